@@ -1,0 +1,46 @@
+# Everything a person or a machine does with this repository. `make help` lists it.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick chaos bench lint docs clean parts
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+demo: parts $(INSTALLED) ## run a small streaming project (Ctrl-C ends it at a batch boundary)
+	@scripts/demo
+
+test: parts lint ## every check and test except the long chaos runs
+	$(BIN)/python -m pytest -m "not chaos"
+
+quick: $(INSTALLED) ## the tests without a JVM or child processes, half a minute
+	$(BIN)/python -m pytest -m "not spark and not e2e and not chaos"
+
+chaos: parts $(INSTALLED) ## the long version of the kill tests
+	$(BIN)/python -m pytest -m chaos
+
+bench: parts $(INSTALLED) ## measure against plain PySpark (wants an otherwise idle machine)
+	$(BIN)/python -m bench
+
+lint: $(INSTALLED) ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(INSTALLED) ## check that the docs say what the code does, and run their examples
+	$(BIN)/python -m pytest tests/test_docs.py
+
+clean: ## remove .venv, caches and the demo's project
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo-project
+
+parts: # Java, venv: installed where we may, else named
+	@PYTHON=$(PYTHON) scripts/system-parts
+
+# Made once, and again when what it was made from changes.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1" --constraint constraints.txt
+	$(BIN)/pip install --quiet --editable . --group dev --constraint constraints.txt
+	@touch $@

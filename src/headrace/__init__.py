@@ -1,0 +1,72 @@
+"""Headrace keeps PySpark Structured Streaming running. Public names only; imports nothing heavy."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from headrace.connectors.console import console as console
+    from headrace.connectors.each import each_batch as each_batch
+    from headrace.connectors.each import each_row as each_row
+    from headrace.connectors.files import avro as avro
+    from headrace.connectors.files import binary as binary
+    from headrace.connectors.files import csv as csv
+    from headrace.connectors.files import files as files
+    from headrace.connectors.files import json as json
+    from headrace.connectors.files import orc as orc
+    from headrace.connectors.files import parquet as parquet
+    from headrace.connectors.files import text as text
+    from headrace.connectors.memory import memory as memory
+    from headrace.connectors.rate import rate as rate
+    from headrace.connectors.socket import socket as socket
+    from headrace.define.api import source as source
+    from headrace.define.api import stream as stream
+    from headrace.define.api import table as table
+    from headrace.define.api import udf as udf
+    from headrace.define.api import view as view
+    from headrace.define.triggers import available_now as available_now
+    from headrace.define.triggers import continuous as continuous
+    from headrace.define.triggers import real_time as real_time
+
+_NAMES = {
+    "source": "headrace.define.api",
+    "table": "headrace.define.api",
+    "view": "headrace.define.api",
+    "udf": "headrace.define.api",
+    "stream": "headrace.define.api",
+    "available_now": "headrace.define.triggers",
+    "real_time": "headrace.define.triggers",
+    "continuous": "headrace.define.triggers",
+    "files": "headrace.connectors.files",
+    "text": "headrace.connectors.files",
+    "csv": "headrace.connectors.files",
+    "json": "headrace.connectors.files",
+    "parquet": "headrace.connectors.files",
+    "orc": "headrace.connectors.files",
+    "avro": "headrace.connectors.files",
+    "binary": "headrace.connectors.files",
+    "rate": "headrace.connectors.rate",
+    "socket": "headrace.connectors.socket",
+    "console": "headrace.connectors.console",
+    "memory": "headrace.connectors.memory",
+    "each_row": "headrace.connectors.each",
+    "each_batch": "headrace.connectors.each",
+}
+
+__all__ = ["__version__", *sorted(_NAMES)]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from its module, when it is first used."""
+    if name not in _NAMES:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_NAMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

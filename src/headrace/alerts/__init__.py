@@ -1,0 +1,1 @@
+"""Conditions that open, update and resolve alerts; delivery comes with its own issue."""

@@ -1,0 +1,141 @@
+"""Whose checkpoint this is: our own note, `v1.json` beside the folder `v1`.
+
+Written by the driver with every start, read before the next one and by the `checkpoint` commands.
+Invariant: a checkpoint that was started once is never begun anew in silence, and never used by
+another query. What lies inside the folder is read in `checkpoints/layout.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace import jsonfile
+from headrace.checkpoints.layout import Layout
+from headrace.errors import CheckpointError, StoreError
+from headrace.model.runs import Jsonable
+
+
+@dataclass(frozen=True, slots=True)
+class Identity(Jsonable):
+    pipeline: str
+    query: str
+    project: str  # [project] name
+    query_id: str | None = None  # None until the first start succeeded
+    epoch: int = 0  # rises with every start
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+
+
+def place(checkpoint: Path) -> Path:
+    return checkpoint.with_name(f"{checkpoint.name}.json")
+
+
+def read(checkpoint: Path) -> Identity | None:
+    """None if there is no note: a first start, or a checkpoint from before Headrace."""
+    path = place(checkpoint)
+    try:
+        body = jsonfile.read_json(path)
+        if body is None:
+            return None
+        identity = Identity.from_json(body)
+        if not _is_sound(identity):
+            raise TypeError("a field has the wrong type")
+        return identity
+    except (StoreError, TypeError) as exc:
+        raise CheckpointError(
+            f"{path} does not say whose checkpoint {checkpoint.name} is.",
+            why=exc.what if isinstance(exc, StoreError) else str(exc),
+            where=str(path),
+            fix=f"if {shlex.quote(str(checkpoint))} is the right one:"
+            f" mv {shlex.quote(str(path))} {shlex.quote(str(path) + '.bad')}"
+            " (the next start writes it anew)",
+            slug="checkpoint-identity-damaged",
+        ) from exc
+
+
+def write(checkpoint: Path, identity: Identity) -> None:
+    """Whole and on disk when this returns. OSError passes through."""
+    jsonfile.write_json(place(checkpoint), identity.to_json())
+
+
+def verify(
+    identity: Identity | None,
+    layout: Layout,
+    pipeline: str,
+    query: str,
+    project: str | None = None,
+) -> CheckpointError | None:
+    """Why this query must not start on this checkpoint, if so. Pure."""
+    if identity is not None and _is_foreign(identity, pipeline, query, project):
+        return _foreign(identity, layout, pipeline, query, project)
+    known = identity.query_id if identity is not None else None
+    if layout.query_id is None and (known is not None or layout.is_started):
+        return _lost(known, layout)
+    if known is not None and layout.query_id != known:
+        return CheckpointError(
+            f"The checkpoint of {pipeline}/{query} was replaced: it belongs to query id"
+            f" {layout.query_id}, the one used last was {known}.",
+            why="sinks that count batches by query id would write rows twice or not at all",
+            where=layout.path,
+            fix="put the old folder back; or, to go on with this one on purpose,"
+            f" rm {shlex.quote(layout.path + '.json')}",
+            slug="checkpoint-replaced",
+        )
+    return None
+
+
+def _is_foreign(identity: Identity, pipeline: str, query: str, project: str | None) -> bool:
+    if (identity.pipeline, identity.query) != (pipeline, query):
+        return True
+    return project is not None and identity.project != project
+
+
+def _foreign(
+    identity: Identity, layout: Layout, pipeline: str, query: str, project: str | None
+) -> CheckpointError:
+    ours = f"{pipeline}/{query}" + (f" of project {project!r}" if project is not None else "")
+    return CheckpointError(
+        f"This checkpoint belongs to {identity.pipeline}/{identity.query} of project"
+        f" {identity.project!r}, not to {ours}.",
+        why="two queries on one checkpoint lose or double rows",
+        where=layout.path,
+        fix="give this query another checkpoint, or the old name back; if it was renamed on"
+        f" purpose, rm {shlex.quote(layout.path + '.json')}",
+        slug="checkpoint-foreign",
+    )
+
+
+def _lost(known: str | None, layout: Layout) -> CheckpointError:
+    metadata = shlex.quote(f"{layout.path}/metadata")
+    remembered = shlex.quote(layout.path + ".json")
+    if not layout.is_started:
+        what = f"The checkpoint {layout.path} is empty, but query {known} was started on it before."
+        fix = f"restore the folder from a backup; or, to begin anew on purpose, rm {remembered}"
+    elif known is None:
+        what = f"The checkpoint {layout.path} has batches but no usable `metadata` file."
+        fix = f"restore {metadata} from a backup"
+    else:
+        content = json.dumps({"id": known}, separators=(",", ":"))
+        crc = shlex.quote(f"{layout.path}/.metadata.crc")
+        what = f"The checkpoint {layout.path} has lost its `metadata` file; its query is {known}."
+        fix = f"rm -f {crc}; printf '%s' '{content}' > {metadata}"
+    return CheckpointError(
+        what,
+        why="without it Spark takes a new query id, and exactly-once sinks write rows twice",
+        where=layout.path,
+        fix=fix,
+        slug="checkpoint-metadata-lost",
+    )
+
+
+def _is_sound(identity: Identity) -> bool:
+    texts = (identity.pipeline, identity.query, identity.project)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and (identity.query_id is None or isinstance(identity.query_id, str))
+        and isinstance(identity.epoch, int)
+    )

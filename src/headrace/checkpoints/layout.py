@@ -1,0 +1,377 @@
+"""What lies in a Structured Streaming checkpoint: read with plain files, without Spark.
+
+    metadata        {"id": "UUID of the query"}
+    offsets/N       v1 / settings and watermark as JSON / one line a source ("-": none yet)
+    commits/N       v1 or v2 / {"nextBatchWatermarkMs": ...}: batch N is done
+    sources/I/N     what a file source has seen      state/OPERATOR/PARTITION/VERSION.*  (N + 1)
+
+Read by the driver before a start, and by the `checkpoint` commands.
+Invariant: writes nothing, and never raises on bad content: what is wrong stands in `problems`.
+Whose checkpoint it is, is judged in `checkpoints/identity.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import struct
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+BYTES_MAX = 16 * 1024 * 1024  # a larger log file is not read: none of Spark's is
+_STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(delta|changelog|snapshot|zip)")
+_RESTORE = "restore the checkpoint from a backup"
+# Commits are v2 where state files carry unique names; offsets are v2 where sources have names,
+# which Headrace does not allow.
+_VERSIONS = {"offsets": ("v1",), "commits": ("v1", "v2")}
+_VERSION_FIX = {
+    "offsets": "run it with the Spark that wrote it; if v2, it was made with"
+    " spark.sql.streaming.queryEvolution.enableSourceEvolution, which has to be off from the start",
+    "commits": "run it with the Spark that wrote it",
+}
+
+
+class Problem(NamedTuple):
+    slug: str
+    text: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    path: str
+    exists: bool = False
+    query_id: str | None = None
+    offsets: tuple[int, ...] = ()  # batch numbers, sorted
+    commits: tuple[int, ...] = ()
+    last_offsets: str | None = None  # text of the newest offsets file, if it can be read
+    sources: int | None = None  # how many sources that file has
+    operators: tuple[int, ...] = ()  # numbers of the stateful operators
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_started(self) -> bool:
+        """At least one batch was planned."""
+        return bool(self.offsets or self.commits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """offsets/ or commits/: its numbers, the text of those that can be read, what is wrong."""
+
+    numbers: tuple[int, ...]
+    texts: dict[int, str]
+    problems: tuple[Problem, ...]
+
+
+def read(path: Path) -> Layout:
+    if not os.path.lexists(path):
+        return Layout(str(path))
+    if not path.is_dir():
+        return Layout(str(path), exists=True, problems=(_unreadable(path, "it is not a folder"),))
+    offsets = _read_log(path / "offsets", _offsets_fault)
+    commits = _read_log(path / "commits", _commit_fault)
+    query_id, metadata = _read_metadata(path, bool(offsets.numbers or commits.numbers))
+    last = offsets.texts.get(offsets.numbers[-1]) if offsets.numbers else None
+    sources = None if last is None else source_lines(last)
+    committed = commits.numbers[-1] if commits.numbers else None
+    problems = (
+        *metadata,
+        *offsets.problems,
+        *commits.problems,
+        *_content_problems(path, offsets, commits),
+        *_order_problems(path, offsets.numbers, commits.numbers),
+        *_source_log_problems(path, sources or ()),
+        *_state_problems(path, committed),
+    )
+    return Layout(
+        path=str(path),
+        exists=True,
+        query_id=query_id,
+        offsets=offsets.numbers,
+        commits=commits.numbers,
+        last_offsets=last,
+        sources=None if sources is None else len(sources),
+        operators=tuple(sorted(int(p.name) for p in _numbered(path / "state"))),
+        problems=problems,
+    )
+
+
+def last_committed(path: Path) -> int | None:
+    """The newest number in commits/, whatever the file holds."""
+    return max((int(p.name) for p in _numbered(path / "commits")), default=None)
+
+
+def source_lines(offsets_text: str) -> tuple[str, ...]:
+    """One a source, in the order of the query; "-" where it has no offset yet."""
+    return tuple(offsets_text.splitlines()[2:])
+
+
+def _read_metadata(path: Path, is_started: bool) -> tuple[str | None, tuple[Problem, ...]]:
+    file = path / "metadata"
+    if not os.path.lexists(file):
+        if not is_started:
+            return None, ()
+        what = (
+            f"{path} has batches but no file `metadata`: Spark would not know which query it was."
+        )
+        fix = f"restore {file}; its content is " + '{"id":"..."} with the id of the query'
+        return None, (Problem("checkpoint-metadata-missing", what, fix),)
+    text, fault = _text(file)
+    if fault is None:
+        fault = _metadata_fault(text)
+    if fault is not None:
+        what = f"{file} is damaged: {fault}."
+        return None, (Problem("checkpoint-metadata-damaged", what, _RESTORE),)
+    mismatch = _crc_problem(file)
+    return json.loads(text)["id"], (mismatch,) if mismatch else ()
+
+
+def _metadata_fault(text: str) -> str | None:
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return "it is empty" if not text.strip() else f"it is not JSON ({text[:40]!r})"
+    if not isinstance(body, dict) or not isinstance(body.get("id"), str):
+        return f"it names no id ({text[:60]!r})"
+    try:
+        uuid.UUID(body["id"])
+    except ValueError:
+        return f"its id is no UUID ({body['id'][:60]!r})"
+    return None
+
+
+def _read_log(folder: Path, fault_of: Callable[[str], str | None]) -> _Log:
+    kind = folder.name
+    if not os.path.lexists(folder):
+        return _Log((), {}, ())
+    if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
+        return _Log((), {}, (_unreadable(folder, "it is not a folder that can be read"),))
+    numbers, texts, problems = [], {}, []
+    for file in _entries(folder):
+        if not re.fullmatch(r"[0-9]+", file.name):
+            continue  # .crc, .tmp, hidden and foreign names: Spark does not look at them either
+        if str(int(file.name)) != file.name:
+            what = f"{file} looks like a batch to Spark, but no batch has that name."
+            problems.append(Problem("checkpoint-stray-file", what, f"mv {file} {folder.parent}/"))
+            continue
+        number = int(file.name)
+        numbers.append(number)
+        text, fault = _text(file)
+        if fault is None and not text.strip():
+            what = f"{file} is empty: the disk lost it."
+            problems.append(Problem(f"checkpoint-{kind}-empty", what, _log_fix(file)))
+            continue
+        version = text.split("\n", 1)[0].strip()
+        known = _VERSIONS[kind]
+        if fault is None and re.fullmatch(r"v[0-9]+", version) and version not in known:
+            what = f"{file} has format {version}, known here is {' and '.join(known)}."
+            fix = _VERSION_FIX[kind]
+            problems.append(Problem("checkpoint-version-unknown", what, fix))
+            continue
+        fault = fault or (None if version in known else f"it begins {version[:40]!r}, not v1")
+        fault = fault or fault_of(text)
+        if fault is not None:
+            what = f"{file} is damaged: {fault}."
+            problems.append(Problem(f"checkpoint-{kind}-damaged", what, _log_fix(file)))
+            continue
+        texts[number] = text
+    return _Log(tuple(sorted(numbers)), texts, tuple(problems))
+
+
+def _offsets_fault(text: str) -> str | None:
+    lines = text.splitlines()
+    if len(lines) < 2 or (lines[1].strip() and not _is_json_object(lines[1])):
+        return "its second line is not a JSON object"
+    if len(lines) < 3:
+        return "it names no source"
+    for number, line in enumerate(lines[2:]):
+        # Most offsets are JSON, some are plain numbers, and a connector may write what it likes.
+        if not line.strip() or not line.isprintable():
+            return f"the offset of source {number} is no text"
+        if line.startswith(("{", "[")) and not _is_json(line):
+            return f"the offset of source {number} is half a JSON text ({line[-30:]!r})"
+    return None
+
+
+def _commit_fault(text: str) -> str | None:
+    lines = text.splitlines()
+    if len(lines) > 1 and not _is_json_object(lines[1]):
+        return "its second line is not a JSON object"
+    return None
+
+
+def _content_problems(path: Path, offsets: _Log, commits: _Log) -> Iterator[Problem]:
+    """Of files that are well-formed one by one; the plainer finding comes first, one a file."""
+    # Every batch of a checkpoint has the same sources: a file with fewer lines lost its end.
+    counts = {number: len(source_lines(text)) for number, text in offsets.texts.items()}
+    most = max(counts.values(), default=0)
+    for number, count in counts.items():
+        file = path / "offsets" / str(number)
+        if count < most:
+            what = f"{file} is damaged: it has {count} of {most} sources."
+            yield Problem("checkpoint-offsets-damaged", what, _log_fix(file))
+        elif mismatch := _crc_problem(file):
+            yield mismatch
+    for number in commits.texts:
+        if mismatch := _crc_problem(path / "commits" / str(number)):
+            yield mismatch
+
+
+def _order_problems(
+    path: Path, offsets: tuple[int, ...], commits: tuple[int, ...]
+) -> Iterator[Problem]:
+    if not commits:
+        # A first batch that never ended is normal; a later one without any commit is not.
+        if offsets and offsets[-1] > 0:
+            what = f"{path} planned batch {offsets[-1]}, but commits/ says that none was ever done."
+            yield Problem("checkpoint-commits-missing", what, _RESTORE)
+        return
+    last = commits[-1]
+    if not offsets or last > offsets[-1]:
+        newest = f"ends at {offsets[-1]}" if offsets else "is empty"
+        what = f"{path}: commits/ ends at batch {last}, offsets/ {newest}."
+        yield Problem("checkpoint-commits-ahead", what, _RESTORE)
+    elif offsets[-1] > last + 1:
+        what = f"{path}: offsets/ ends at batch {offsets[-1]}, but only {last} is committed."
+        fix = f"{_RESTORE}; commits/ has lost batches {last + 1} to {offsets[-1] - 1}"
+        yield Problem("checkpoint-offsets-ahead", what, fix)
+    for kind, numbers in (("offsets", [n for n in offsets if n <= last + 1]), ("commits", commits)):
+        if missing := _first_gap(numbers):
+            what = f"{path}/{kind} lacks batch {missing} between {numbers[0]} and {numbers[-1]}."
+            yield Problem(f"checkpoint-{kind}-gap", what, _RESTORE)
+
+
+def _first_gap(numbers: list[int] | tuple[int, ...]) -> int | None:
+    pairs = itertools.pairwise(numbers)
+    return next((a + 1 for a, b in pairs if b != a + 1), None)
+
+
+def _source_log_problems(path: Path, lines: tuple[str, ...]) -> Iterator[Problem]:
+    """A file source keeps in sources/I what it has seen; without it, files would be read again."""
+    for index, line in enumerate(lines):
+        match = re.fullmatch(r'\{"logOffset":([0-9]+)\}', line.strip())
+        if match is None:
+            continue
+        folder, wanted = path / "sources" / str(index), int(match[1])
+        seen = {int(p.name.split(".")[0]): p for p in _entries(folder) if _is_source_entry(p.name)}
+        if wanted not in seen and max(seen, default=-1) < wanted:
+            newest = f"ends at {max(seen)}" if seen else "is empty or missing"
+            what = f"{folder} {newest}, but offsets/ has read up to its entry {wanted}."
+            yield Problem("checkpoint-source-log-missing", what, _RESTORE)
+        elif wanted in seen:
+            text, fault = _text(seen[wanted])
+            if fault or text.split("\n", 1)[0] != "v1":
+                what = f"{seen[wanted]} is damaged: {fault or 'it does not begin with v1'}."
+                yield Problem("checkpoint-source-log-damaged", what, _RESTORE)
+
+
+def _is_source_entry(name: str) -> bool:
+    return re.fullmatch(r"[0-9]+(\.compact)?", name) is not None
+
+
+def _state_problems(path: Path, committed: int | None) -> Iterator[Problem]:
+    """After batch N every store is at version N + 1: a snapshot, and all changes since."""
+    if committed is None:
+        return
+    for operator in _numbered(path / "state"):
+        for partition in _numbered(operator):
+            for store in _stores(partition):
+                if (missing := _missing_version(store, committed + 1)) is not None:
+                    what = f"{store} lacks version {missing} of the state of batch {committed}."
+                    yield Problem("checkpoint-state-missing", what, _RESTORE)
+
+
+def _stores(partition: Path) -> list[Path]:
+    """The partition's folder itself; for joins, one folder a store below it."""
+    if any(_STATE_FILE.fullmatch(p.name) for p in _entries(partition)):
+        return [partition]
+    below = [p for p in _entries(partition) if p.is_dir() and not p.name.startswith(("_", "."))]
+    return [p for p in below if p.name not in ("SSTs", "logs")] or [partition]
+
+
+def _missing_version(store: Path, version: int) -> int | None:
+    found = [m for p in _entries(store) if (m := _STATE_FILE.fullmatch(p.name))]
+    whole = {int(m[1]) for m in found if m[2] in ("snapshot", "zip")}
+    changes = {int(m[1]) for m in found if m[2] in ("delta", "changelog")}
+    while version > 0 and version not in whole:
+        if version not in changes:
+            return version
+        version -= 1
+    return None
+
+
+def _crc_problem(file: Path) -> Problem | None:
+    """Hadoop's checksum beside a local file: "crc\\0", chunk size, one CRC-32 a chunk.
+
+    Spark cannot read a file that does not match it. A checksum file that is itself cut is ignored,
+    there as here.
+    """
+    crc = file.with_name(f".{file.name}.crc")
+    try:
+        sums, content = crc.read_bytes(), file.read_bytes()
+    except OSError:
+        return None
+    if len(sums) < 8 or sums[:4] != b"crc\0":
+        return None
+    size = struct.unpack(">I", sums[4:8])[0]
+    if size == 0:
+        return None
+    chunks = [content[i : i + size] for i in range(0, len(content), size)]
+    if b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks) == sums[8:]:
+        return None
+    what = f"{file} does not match its checksum {crc.name}: one of the two was changed."
+    fix = f"restore both from a backup; if you edited {file.name} on purpose: rm {crc}"
+    return Problem("checkpoint-crc-mismatch", what, fix)
+
+
+def _text(file: Path) -> tuple[str, str | None]:
+    """Its text, or "" and why there is none."""
+    try:
+        if file.stat().st_size > BYTES_MAX:
+            return "", f"it is larger than {BYTES_MAX} bytes"
+        return file.read_bytes().decode("utf-8"), None
+    except UnicodeDecodeError as exc:
+        return "", f"it is not UTF-8 text (byte {exc.start})"
+    except OSError as exc:
+        return "", f"it cannot be read ({exc.strerror})"
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _numbered(folder: Path) -> list[Path]:
+    return [p for p in _entries(folder) if re.fullmatch(r"0|[1-9][0-9]*", p.name)]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_json_object(text: str) -> bool:
+    return text.strip().startswith("{") and _is_json(text)
+
+
+def _unreadable(path: Path, why: str) -> Problem:
+    return Problem("checkpoint-unreadable", f"{path} cannot be read: {why}.", f"ls -ld {path}")
+
+
+def _log_fix(file: Path) -> str:
+    return (
+        f"{_RESTORE}; only if batch {file.name} is neither committed nor in the sink:"
+        f" mv {file} {file.parent.parent}/{file.parent.name}-{file.name}.bad"
+    )

@@ -1,0 +1,68 @@
+"""Commands to begin with: `init`, `check`, `run`. See scaffold, definitions, foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headrace.cli.options import Options, as_json, pass_options, shared
+
+
+@click.command()
+@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(file_okay=False))
+@shared
+@pass_options
+def init(options: Options, directory: str) -> None:
+    """Write a small project that runs.
+
+    It has settings, one pipeline and sample input.
+
+    Files that exist are never overwritten: if one would be, nothing is written.
+    """
+    from headrace.cli import scaffold
+
+    folder = Path(options.project or ".") / directory
+    for path in scaffold.write(folder):
+        click.echo(f"  wrote {path}")
+    click.echo(scaffold.next_steps(folder))
+
+
+@click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@as_json
+@shared
+@pass_options
+def check(options: Options, names: tuple[str, ...], json_: bool) -> None:
+    """Find every problem without starting a query.
+
+    NAME is a pipeline or the path of its file; all pipelines of the project by default.
+    """
+    from headrace.cli import definitions, tables
+
+    work = options.open()
+    found = definitions.define(work, names, quiet=json_)
+    if json_:
+        tables.print_json({"pipelines": [definition.to_json() for definition in found]})
+    else:
+        tables.print_definitions(found)
+
+
+@click.command()
+@click.argument("name", metavar="NAME|FILE")
+@click.argument("args", metavar="[-- ARGS]", nargs=-1, type=click.UNPROCESSED)
+@shared
+@pass_options
+def run(options: Options, name: str, args: tuple[str, ...]) -> None:
+    """Run one pipeline or script here; Ctrl-C drains.
+
+    The working tree is deployed as a version marked dev. Restarts inside this run use that copy.
+    A file without Headrace definitions is a script: it runs unchanged, with ARGS as its arguments.
+    """
+    from headrace.cli import foreground
+
+    work = options.open()
+    raise click.exceptions.Exit(foreground.run(work, name, args))
+
+
+COMMANDS = (init, check, run)

@@ -1,0 +1,75 @@
+"""Commands that change what should run: `start`, `stop`, `restart`, `rollback`. See asking.
+
+They never deploy, and need a running supervisor.
+"""
+
+from __future__ import annotations
+
+import click
+
+from headrace.cli.options import Options, pass_options, shared
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@shared
+@pass_options
+def start(options: Options, name: str) -> None:
+    """Run the deployed version of a pipeline."""
+    from headrace.cli import asking
+
+    click.echo(asking.start(options.open(), name))
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option("--cut", is_flag=True, help="Do not wait for a batch boundary.")
+@shared
+@pass_options
+def stop(options: Options, name: str, cut: bool) -> None:
+    """Stop a pipeline at a batch boundary.
+
+    Says at which batch, and whether it had to be cut at its deadline (code 1).
+    """
+    from headrace.cli import asking
+
+    words, code = asking.stop(options.open(), name, cut=cut)
+    click.echo(words)
+    raise click.exceptions.Exit(code)
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@shared
+@pass_options
+def restart(options: Options, name: str) -> None:
+    """Drain a pipeline and start it again."""
+    from headrace.cli import asking
+
+    click.echo(asking.restart(options.open(), name))
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.argument("version", metavar="[VERSION]", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@shared
+@pass_options
+def rollback(options: Options, name: str, version: str | None, yes: bool) -> None:
+    """Go back to an earlier version.
+
+    To the one before, or to VERSION (its first characters are enough).
+
+    Shows what it will do and asks. Checkpoints stay as they are.
+    """
+    from headrace.cli import asking
+
+    work = options.open()
+    plan = asking.plan_rollback(work, name, version)
+    click.echo(plan.in_words())
+    if not yes:
+        click.confirm("Go back?", abort=True)
+    click.echo(asking.rollback(work, plan))
+
+
+COMMANDS = (start, stop, restart, rollback)

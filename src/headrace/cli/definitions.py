@@ -1,0 +1,120 @@
+"""Definitions of pipelines: snapshot, a driver child in definition mode, its files read back.
+
+Used by `check`, and by `up` before it deploys. Invariant: user code runs in the child only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.cli import spinner
+from headrace.cli.workspace import Target, Workspace, targets
+from headrace.define import versions
+from headrace.errors import ConfigError, DefinitionError, Error, Problems, SetupError
+from headrace.jsonfile import read_json
+from headrace.model.pipeline import Definition
+from headrace.model.runs import Exit, RunSpec
+from headrace.supervisor import lock, process
+
+TIMEOUT_S = 180.0
+
+
+def define(work: Workspace, names: Sequence[str], *, quiet: bool = False) -> list[Definition]:
+    """Definitions of the named pipelines, or of all. Raises every problem at once."""
+    found = targets(work, names)
+    scripts = [target.file for target in found if target.script]
+    if scripts:
+        raise ConfigError(
+            f"{scripts[0]} defines no pipeline, so there is nothing to check.",
+            why="A file without a definition (@hr.stream) is a script: known only by running it.",
+            where=scripts[0],
+            fix=f"headrace run {scripts[0]}",
+            slug="script-has-no-definition",
+        )
+    return define_version(work, snapshot(work), found, quiet=quiet)
+
+
+def snapshot(work: Workspace, outside: Path | None = None) -> str:
+    """A copy of the working tree by content hash, in a state folder that is surely ours."""
+    try:
+        lock.prepare_state(work.places)
+        return versions.snapshot(work.project, work.places, work.settings.include, outside)
+    except OSError as exc:
+        raise SetupError(
+            f"The state folder cannot be written: {exc.strerror or exc}.",
+            why="Headrace keeps a copy of the code it runs there, so that a restart never deploys.",
+            where=str(exc.filename or work.places.state),
+            fix="free its disk, make it writable, or set [project] state to another folder",
+            slug="state-unwritable",
+        ) from exc
+
+
+def define_version(
+    work: Workspace, version: str, wanted: Sequence[Target], *, quiet: bool = False
+) -> list[Definition]:
+    """Runs the child once for all files; problems become one exception with the worst code."""
+    spec = RunSpec(
+        run="",
+        pipeline=wanted[0].pipeline,
+        project=str(work.project),
+        state=str(work.places.state),
+        version=version,
+        profile=work.profile,
+        file=wanted[0].file,
+        at=time.time(),
+        define=tuple(target.file for target in wanted),
+    )
+    what = wanted[0].pipeline if len(wanted) == 1 else f"{len(wanted)} pipelines"
+    with spinner.shown(f"checking {what} (Spark starts, nothing runs)", quiet=quiet):
+        ended = process.define(work.places, spec, TIMEOUT_S)
+    problems = _problems(ended)
+    if problems:
+        raise problems[0] if len(problems) == 1 else Worst(problems)
+    return [_read(work, version, target) for target in wanted]
+
+
+class Worst(Problems):
+    """Several problems; the machine's (3) outrank the definition's (2): fix those first."""
+
+    def __init__(self, problems: Sequence[Error]) -> None:
+        super().__init__(problems)
+        self.exit_code = max(problem.exit_code for problem in problems)  # type: ignore[misc]
+
+
+def _problems(ended: Exit) -> list[Error]:
+    bodies = list(ended.problems) or ([ended.error] if ended.error else [])
+    if not bodies and ended.code != 0:
+        bodies = [{"what": f"The check ended with code {ended.code} and left no words."}]
+    kind = SetupError if ended.code == 3 else DefinitionError
+    return [revived(body, kind) for body in bodies]
+
+
+def revived(body: Mapping[str, Any], kind: type[Error] = Error) -> Error:
+    """An error that came from another process as JSON."""
+    rest = {name: body.get(name) for name in ("why", "where", "fix", "slug")}
+    return kind(str(body.get("what") or "It failed, and left no words."), **rest)
+
+
+def _read(work: Workspace, version: str, target: Target) -> Definition:
+    path = work.places.definition(version, work.profile, target.pipeline)
+    body = read_json(path)
+    if body is None:
+        raise SetupError(
+            f'The check of "{target.pipeline}" ended well but wrote no definition.',
+            where=str(path),
+            fix="run the same again; if it stays so, remove that version's folder",
+            slug="no-definition",
+        )
+    return Definition.from_json(body)
+
+
+def stored(work: Workspace, version: str, profile: str, pipeline: str) -> Definition | None:
+    """The definition of a deployed version, if it has one (a script has none)."""
+    try:
+        body = read_json(work.places.definition(version, profile, pipeline))
+        return Definition.from_json(body) if body else None
+    except (Error, KeyError, TypeError):
+        return None

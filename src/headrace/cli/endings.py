@@ -1,0 +1,79 @@
+"""How a run ended, in plain words: which query stopped at which batch, clean or cut.
+
+Pure: `Exit` in, text and an exit code out. Used by `run`, `stop`, `down`, `why`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.model.runs import Ending, Exit
+
+_HOW = {
+    "clean": "stopped clean after batch {batch}",
+    "ended": "finished with batch {batch}",
+    "cut": "CUT after batch {batch}; what it was doing is done again at the next start",
+    "failed": "failed; its last good batch is {batch}",
+}
+
+_WORDS = {
+    Ending.FINISHED: "finished: all its input is processed",
+    Ending.DRAINED: "drained: every query stopped at a batch boundary",
+    Ending.CUT: "was cut: not every query reached a batch boundary in time",
+    Ending.FAILED: "failed",
+    Ending.REFUSED: "did not start",
+    Ending.FENCED: "gave way: a newer run owns its checkpoint",
+    Ending.VANISHED: "vanished: its process was killed, or the machine went down",
+    Ending.STALLED: "was ended by the watchdog: it had data and made no progress",
+}
+
+
+def headline(pipeline: str, ended: Exit | None) -> str:
+    if ended is None:
+        return f"{pipeline} has not ended"
+    ending = _ending(ended)
+    return f"{pipeline} {_WORDS[ending] if ending else ended.ending}"
+
+
+def query_lines(ended: Exit | None) -> list[str]:
+    """One line a query; nothing where a run never came to its queries."""
+    return [f"{name}: {_query(fact)}" for name, fact in (ended.queries if ended else {}).items()]
+
+
+def report(pipeline: str, ended: Exit | None) -> str:
+    return "\n  ".join([headline(pipeline, ended), *query_lines(ended)])
+
+
+def code_of(ended: Exit | None, *, needs_attention: bool, script: bool) -> int:
+    """The exit code of `run`: design's table, from the last run's end."""
+    if ended is None:
+        return 4 if needs_attention else 1
+    ending = _ending(ended)
+    if ending in (Ending.FINISHED, Ending.DRAINED):
+        return 0
+    if ending is Ending.REFUSED and ended.code in (2, 3):
+        return ended.code
+    if needs_attention and not (script and ended.query is None):
+        return 4
+    return 1  # cut, or a script that failed by itself
+
+
+def stop_code(ended: Exit | None) -> int:
+    """Of `stop` and `down`: 1 where a query had to be cut, or nobody knows."""
+    return 0 if ended and _ending(ended) in (Ending.DRAINED, Ending.FINISHED) else 1
+
+
+def _ending(ended: Exit) -> Ending | None:
+    return Ending(ended.ending) if ended.ending in set(Ending) else None
+
+
+def _query(fact: Mapping[str, Any]) -> str:
+    how, batch = str(fact.get("how")), fact.get("batch")
+    if batch is None and how in ("clean", "ended"):
+        return "stopped clean before its first batch"
+    if batch is None and how == "cut":
+        return "CUT in its first batch; it is done again at the next start"
+    if batch is None and how == "failed":
+        return "failed in its first batch"
+    return _HOW.get(how, "ended ({how}) at batch {batch}").format(how=how, batch=batch)

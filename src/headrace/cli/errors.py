@@ -1,0 +1,52 @@
+"""How an error looks: what, why, where, fix, in red on stderr; or as one JSON object on stdout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from headrace.errors import Error, Problems
+
+UNEXPECTED = "This is a mistake in Headrace. Run the same again with --debug for the traceback."
+
+
+def show_error(error: Error, json_: bool = False) -> None:
+    """All problems at once where there are several."""
+    many = error.problems if isinstance(error, Problems) else (error,)
+    if json_:
+        body: dict[str, Any] = dict(error.as_dict())
+        if isinstance(error, Problems):
+            body["problems"] = [problem.as_dict() for problem in many]
+        click.echo(json.dumps({"error": body}, indent=2))
+        return
+    for problem in many:
+        click.echo(in_words(problem.as_dict()), err=True)
+    if len(many) > 1:
+        click.secho(error.what, fg="red", err=True)
+
+
+def in_words(body: Mapping[str, Any], colour: str = "red") -> str:
+    """An error as it travels (`Error.as_dict()`), as lines for a person."""
+    lines = [click.style(str(body.get("what") or "It failed, and left no words."), fg=colour)]
+    for name in ("why", "where", "fix"):
+        if body.get(name):
+            text = str(body[name]).rstrip().replace("\n", "\n" + " " * 9)
+            lines.append(click.style(f"  {name + ':':6} ", bold=True) + text)
+    return "\n".join(lines)
+
+
+def usage_error(exc: click.ClickException, json_: bool) -> int:
+    """click's own words; they already name the option and the near miss."""
+    if json_:
+        show_error(Error(exc.format_message(), slug="usage"), json_=True)
+    else:
+        exc.show()
+    return exc.exit_code
+
+
+def interrupted() -> int:
+    click.secho("Interrupted.", fg="yellow", err=True)
+    return 1

@@ -1,0 +1,136 @@
+"""`why`: everything that is known about how a pipeline is, put in an order a person can act on.
+
+Gathers, never judges: state and words are `model.health`'s, failures are explained by `failures/`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.cli import endings, reading, runs, tables, tail
+from headrace.cli.errors import in_words
+from headrace.cli.workspace import Workspace, known_query
+from headrace.model.health import span
+from headrace.model.runs import Ending, Exit
+from headrace.model.status import PipelineStatus, State
+
+TRACE_LINES = 12
+_BAD = (Ending.FAILED, Ending.REFUSED, Ending.FENCED, Ending.VANISHED, Ending.STALLED, Ending.CUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`next` is what Headrace will do; `failure` the last run that ended badly, if any did."""
+
+    status: PipelineStatus
+    next: str
+    notice: str | None
+    run: str | None
+    failure: Exit | None
+    trace_lines: tuple[str, ...]
+    trace: str | None
+    log: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pipeline": self.status.to_json(),
+            "next": self.next,
+            "supervisor": self.notice is None,
+            "failure": self.failure.to_json() if self.failure else None,
+            "failed_run": self.run,
+            "trace_lines": list(self.trace_lines),
+            "trace": self.trace,
+            "log": self.log,
+        }
+
+
+def explain(work: Workspace, name: str) -> Answer:
+    pipeline, _ = known_query(work, name, reading.queries(work))
+    seen = reading.overview(work, (name,))
+    status = seen.pipelines[0]
+    failed = next((r for r in runs.backwards(work.places, pipeline) if _is_bad(r.exit)), None)
+    trace = failed.exit.trace if failed and failed.exit else None
+    return Answer(
+        status=status,
+        next=what_next(status, is_watched=seen.supervisor is not None, now=time.time()),
+        notice=seen.notice,
+        run=failed.name if failed else None,
+        failure=failed.exit if failed else None,
+        trace_lines=_last_words(trace),
+        trace=trace,
+        log=str(work.places.log(status.run)) if status.run else None,
+    )
+
+
+def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
+    """What happens if nobody does anything."""
+    name = status.name
+    if not is_watched and status.state not in (State.STOPPED, State.FINISHED):
+        return "Nobody watches it: if it fails, nobody starts it again. headrace up"
+    if status.state == State.WAITING:
+        at = status.next_start_at
+        when = f"in {span(max(0.0, at - now))} (at {tables.clock(at)})" if at else "soon"
+        return f"Headrace starts it again {when}; nothing needs to be done."
+    begin = "start" if is_watched else "up"
+    return {
+        State.STARTING: "Headrace waits for its first batch, and restarts it if none comes.",
+        State.RUNNING: "Headrace goes on watching it.",
+        State.CATCHING_UP: "It works through what has piled up; nothing needs to be done.",
+        State.STALLED: "If it does not move, Headrace keeps a thread dump and restarts it.",
+        State.NEEDS_ATTENTION: f"Nothing, until you act: mend the cause, then headrace start {name}"
+        f" (or headrace up {name}, if you changed its code).",
+        State.STOPPING: "It ends at the next batch boundary, or is cut at its deadline.",
+        State.STOPPED: f"Nothing, until you act: headrace {begin} {name}.",
+        State.FINISHED: f"Nothing: it is done. headrace start {name} runs it once more.",
+    }.get(State(status.state), "")
+
+
+def print_words(answer: Answer) -> None:
+    status, failure = answer.status, answer.failure
+    click.echo(click.style(status.name, bold=True) + f" is {status.state}: {status.why}")
+    if answer.notice:
+        click.secho(answer.notice, fg="yellow")
+    for query in status.queries:
+        click.echo(f"  {query.name}: {query.state}" + (f", {query.note}" if query.note else ""))
+    click.echo(click.style("next: ", bold=True) + answer.next)
+    if failure is None:
+        click.echo("No run of it has failed.")
+        return
+    click.echo(f"\nThe last failure, {tables.clock(failure.at)}, run {answer.run}:")
+    place = f" (query {failure.query}" if failure.query else ""
+    batch = f", batch {failure.batch}" if failure.batch is not None else ""
+    click.echo(f"  {endings.headline(status.name, failure)}{place}{batch}{')' if place else ''}")
+    for problem in failure.problems or ([failure.error] if failure.error else []):
+        click.echo(in_words(problem))
+    for line in endings.query_lines(failure):
+        click.echo(f"  {line}")
+    if answer.trace_lines:
+        click.echo(
+            "\n".join(["", "The end of its trace:", *(f"  {x}" for x in answer.trace_lines)])
+        )
+    for label, path in (("full trace", answer.trace), ("output", answer.log)):
+        click.echo(f"{label}: {path}" if path else "", nl=bool(path))
+
+
+def _is_bad(ended: Exit | None) -> bool:
+    return ended is not None and ended.ending in _BAD
+
+
+def _last_words(trace: str | None) -> tuple[str, ...]:
+    """The last lines of the user's own part: a Python traceback where there is one."""
+    if trace is None:
+        return ()
+    lines, _ = tail.last_lines(Path(trace), 2_000)
+    python = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
+    if python:
+        end = next((n for n in range(python[-1], len(lines)) if not lines[n].strip()), len(lines))
+        return tuple(lines[python[-1] : end][-TRACE_LINES:])
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    frames = ("\tat ", "\t... ")
+    words = [line for line in lines if line.strip() and not line.startswith(frames)]
+    return tuple((words[:1] + causes if causes else words)[-TRACE_LINES:])

@@ -1,0 +1,90 @@
+"""Options that every command takes, before or after its name, and what they come to.
+
+Invariant: imports nothing but click; `Options.open()` is where settings are first read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from headrace.cli.workspace import Workspace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(slots=True)
+class Options:
+    """Filled in while click parses; read by commands."""
+
+    project: str | None = None
+    profile: str = field(default_factory=lambda: os.environ.get("HEADRACE_PROFILE") or "dev")
+    debug: bool = False
+
+    def open(self) -> Workspace:
+        from headrace.cli.workspace import open_workspace
+
+        return open_workspace(Path(self.project) if self.project else None, self.profile)
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    options = ctx.find_root().ensure_object(Options)
+    if value:
+        setattr(options, str(param.name), value)
+
+
+def shared(command: F) -> F:
+    """`--project`, `--profile`, `--debug`: on the group and on each command; both orders work."""
+    for option in (
+        click.option(
+            "--debug",
+            is_flag=True,
+            expose_value=False,
+            callback=_remember,
+            help="Show the traceback of an unexpected error.",
+        ),
+        click.option(
+            "--profile",
+            metavar="NAME",
+            expose_value=False,
+            callback=_remember,
+            help="Profile of headrace.toml (or HEADRACE_PROFILE); dev by default.",
+        ),
+        click.option(
+            "--project",
+            metavar="DIR",
+            type=click.Path(file_okay=False),
+            expose_value=False,
+            callback=_remember,
+            help="The project's folder; by default the nearest one with a headrace.toml.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def as_json(command: F) -> F:
+    """`--json`: the same facts for programs. An error is then one JSON object on stdout too."""
+    return click.option("--json", "json_", is_flag=True, help="Print JSON for programs.")(command)
+
+
+pass_options = click.make_pass_decorator(Options, ensure=True)
+
+
+class Seconds(click.ParamType[float]):
+    """`60s`, `2 minutes`, `500ms`: as everywhere in Headrace."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from headrace.config import parse_duration
+
+        return parse_duration(value)

@@ -1,0 +1,133 @@
+"""What `init` writes: a small project that runs, complete and commented.
+
+Invariant: nothing that exists is touched; a clash means that nothing at all is written.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from headrace.errors import ConfigError, SetupError
+
+_SETTINGS = """\
+[project]
+name = {name}
+state = ".headrace"             # runs, history, deployed versions; never committed
+checkpoints = "checkpoints"     # where each query stands; never delete these by hand
+
+[sources.lines]                 # a parameter named `lines` in a pipeline reads this
+kind = "text"
+path = "incoming"               # every new file here is input
+
+[sinks.words]
+kind = "parquet"
+path = "data/words"
+
+[sinks.counts]
+kind = "parquet"
+path = "data/counts"
+"""
+
+_PIPELINE = '''\
+"""Hello: words of text files, kept as Parquet, and counted by minute.
+
+    headrace check        finds mistakes before anything runs
+    headrace run hello    runs it here; Ctrl-C drains
+    headrace up           keeps it running; headrace status looks at it
+"""
+
+from pyspark.sql import functions as F
+
+import headrace as hr
+
+
+@hr.view
+def words(lines):
+    """Parameters name sources, tables, views and streams. `lines` is in headrace.toml."""
+    word = F.explode(F.split(F.lower("value"), "[^a-z]+")).alias("word")
+    return lines.select(F.current_timestamp().alias("at"), word).where("word != ''")
+
+
+@hr.stream(to="words", every="2 seconds")
+def kept(words):
+    """Every word, exactly once, however often the process is killed."""
+    return words
+
+
+@hr.stream(to="counts", every="5 seconds")
+def counted(words):
+    """Counts by minute; a minute is written when the watermark has passed it."""
+    minute = F.window("at", "1 minute")
+    counts = words.withWatermark("at", "10 seconds").groupBy(minute, "word").count()
+    return counts.select(F.col("window.start").alias("minute"), "word", "count")
+'''
+
+_LINES = """\
+a headrace is the channel that brings water to the turbine
+headrace brings streams to spark and keeps them running
+"""
+
+_IGNORED = """\
+.headrace/
+checkpoints/
+data/
+__pycache__/
+.venv/
+"""
+
+_README = """\
+# {name}
+
+    headrace check        # what the pipelines are, and every problem at once
+    headrace run hello    # run one here; Ctrl-C drains
+    echo "one more line" > incoming/more.txt     # in another terminal: new input
+    headrace up           # keep it running; look: headrace status; end: headrace down
+"""
+
+
+def files(name: str) -> dict[str, str]:
+    return {
+        "headrace.toml": _SETTINGS.format(name=json.dumps(name)),
+        "pipelines/hello.py": _PIPELINE,
+        "incoming/hello.txt": _LINES,
+        ".gitignore": _IGNORED,
+        "README.md": _README.format(name=name),
+    }
+
+
+def write(folder: Path) -> list[Path]:
+    """The paths that were written. Raises before the first if one exists already."""
+    folder = folder.resolve()
+    content = files(folder.name or "hello")
+    clashes = [name for name in content if (folder / name).exists()]
+    if clashes:
+        raise ConfigError(
+            f"{folder} already has {', '.join(clashes)}.",
+            why="init never overwrites a file, so nothing was written.",
+            where=str(folder),
+            fix="choose a new folder: headrace init DIR",
+            slug="init-clash",
+        )
+    try:
+        for name, text in content.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise SetupError(
+            f"Cannot write into {folder}: {exc.strerror or exc}.",
+            where=str(exc.filename or folder),
+            fix="choose a folder that you may write to: headrace init DIR",
+            slug="cannot-write",
+        ) from exc
+    return [folder / name for name in content]
+
+
+def next_steps(folder: Path) -> str:
+    inside = folder.resolve() == Path.cwd()
+    step = "" if inside else f"  cd {folder}\n"
+    return (
+        f"\nNext:\n{step}  headrace check        find mistakes before anything runs\n"
+        "  headrace run hello    run it here; Ctrl-C drains\n"
+        "  headrace up           keep it running"
+    )

@@ -1,0 +1,31 @@
+"""Ctrl-C and SIGTERM while `run` follows a pipeline: counted here, acted on by the loop.
+
+Invariant: a handler only counts; it never waits, prints or asks for anything.
+"""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import Any, Self
+
+
+class Interrupts:
+    """Once drains, twice cuts; more say nothing new."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._seen)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _seen(self, number: int, _frame: FrameType | None) -> None:
+        # SIGTERM asks for a drain however often it comes: only a person is impatient.
+        self.count = max(self.count, 1) if number == signal.SIGTERM else self.count + 1

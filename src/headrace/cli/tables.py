@@ -1,0 +1,261 @@
+"""What commands print on stdout: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.errors import in_words
+from headrace.model.pipeline import Definition, Query
+from headrace.model.status import PipelineStatus, QueryStatus, State
+
+if TYPE_CHECKING:
+    from headrace.cli.reading import Overview
+
+WATCH_S = 1.0
+_COLOURS = {
+    State.STARTING: "cyan",
+    State.RUNNING: "green",
+    State.CATCHING_UP: "yellow",
+    State.STALLED: "bold red",
+    State.WAITING: "yellow",
+    State.NEEDS_ATTENTION: "bold red",
+    State.STOPPING: "cyan",
+    State.STOPPED: "dim",
+    State.FINISHED: "green",
+}
+
+
+def console() -> Console:
+    """Wide where nobody watches, so that no line of a pipe or a log is cut."""
+    return Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
+
+
+def print_json(body: Any) -> None:
+    click.echo(json.dumps(body, indent=2, default=str))
+
+
+def print_line(line: str | Mapping[str, Any]) -> None:
+    click.echo(line if isinstance(line, str) else json.dumps(line, default=str))
+
+
+def print_overview(seen: Overview) -> None:
+    console().print(overview(seen))
+
+
+def watch(read: Callable[[], Overview], *, json_: bool) -> None:
+    """Until Ctrl-C. As JSON: one object a line, whenever something changed."""
+    last: dict[str, Any] | None = None
+    try:
+        if json_:
+            while True:
+                body = read().to_json()
+                if body != last:
+                    print_line(body)
+                    last = body
+                time.sleep(WATCH_S)
+        with Live(console=console(), auto_refresh=False, screen=sys.stdout.isatty()) as live:
+            while True:
+                live.update(overview(read()), refresh=True)
+                time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        return
+
+
+def overview(seen: Overview) -> RenderableType:
+    parts: list[RenderableType] = []
+    if seen.notice:
+        parts.append(Text(seen.notice, style="yellow"))
+    for status in seen.pipelines:
+        parts.append(_pipeline_line(status))
+        parts.append(Text(f"  {status.why}", style="dim"))
+        if status.edited:
+            parts.append(
+                Text(f"  edited since deploy; headrace up {status.name} deploys it", style="yellow")
+            )
+        if status.queries:
+            parts.append(_query_table(status.queries))
+    parts += [Text(hint, style="dim") for hint in seen.hints]
+    return Group(*parts)
+
+
+def _pipeline_line(status: PipelineStatus) -> Text:
+    line = Text()
+    line.append(status.name, style="bold")
+    line.append("  ")
+    line.append(status.state, style=_colour(status.state))
+    facts = [f"version {status.version[:12]}" if status.version else ""]
+    facts.append("dev" if status.dev else "")
+    facts.append(f"profile {status.profile}" if status.profile else "")
+    facts.append(f"since {clock(status.since)}" if status.since else "")
+    facts.append(
+        f"{status.restarts} restart{'s' * (status.restarts != 1)}" if status.restarts else ""
+    )
+    facts.append(f"pid {status.pid}" if status.pid else "")
+    line.append("  " + ", ".join(fact for fact in facts if fact), style="dim")
+    return line
+
+
+def _query_table(queries: Sequence[QueryStatus]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
+    for name in ("query", "state"):
+        table.add_column(name, no_wrap=True)
+    for name in ("batch", "rows in", "rows/s in", "rows/s done", "behind"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("guarantee", no_wrap=True)
+    table.add_column("now")
+    for query in queries:
+        table.add_row(
+            query.name,
+            Text(query.state, style=_colour(query.state)),
+            _number(query.batch),
+            _number(query.rows_in),
+            _number(query.input_rate),
+            _number(query.processing_rate),
+            _behind(query),
+            query.guarantee or "",
+            query.note or query.message or "",
+        )
+    return table
+
+
+def _behind(query: QueryStatus) -> str:
+    if query.lag_seconds is not None:
+        return f"{query.lag_seconds:,.0f} s"
+    return f"{query.lag_rows:,} rows" if query.lag_rows is not None else ""
+
+
+def print_definitions(found: Sequence[Definition]) -> None:
+    """Warnings first, then what each pipeline is."""
+    for definition in found:
+        for warning in definition.warnings:
+            body = {**warning, "what": f"warning: {warning.get('what')}"}
+            click.echo(in_words(body, colour="yellow"), err=True)
+    for definition in found:
+        count = len(definition.queries)
+        title = Text(definition.pipeline, style="bold")
+        title.append(
+            f"  {definition.file}, {count} quer{'y' if count == 1 else 'ies'}", style="dim"
+        )
+        console().print(title, _definition_table(definition), sep="\n")
+    warned = sum(len(definition.warnings) for definition in found)
+    end = f", {warned} warning{'s' * (warned != 1)}" if warned else ""
+    click.secho(f"No problems{end}.", fg="green")
+
+
+def _definition_table(definition: Definition) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
+    for name in ("query", "from → to", "mode", "trigger", "guarantee"):
+        table.add_column(name, no_wrap=name != "from → to")
+    table.add_column("why")
+    for query in definition.queries:
+        table.add_row(
+            query.name,
+            f"{', '.join(sources(definition, query))} → {connector_words(query.sink)}",
+            query.mode,
+            trigger_words(query.trigger),
+            query.guarantee,
+            query.guarantee_why,
+        )
+    return table
+
+
+def sources(definition: Definition, query: Query) -> list[str]:
+    """The sources and streams at the far end of a query's inputs; views are passed through."""
+    nodes = {node.name: node for node in definition.nodes}
+    found: dict[str, None] = {}
+    queue, seen = list(query.inputs), set()
+    while queue:
+        name = queue.pop(0)
+        node = nodes.get(name)
+        if name in seen:
+            continue
+        seen.add(name)
+        if node is not None and node.kind == "view":
+            queue = [*node.inputs, *queue]
+        else:
+            found[name] = None
+    return list(found)
+
+
+def connector_words(connector: Mapping[str, Any]) -> str:
+    """`parquet data/words`, `kafka topic`: the kind and the field that names the place."""
+    kind = str(connector.get("kind") or connector.get("type") or "?")
+    fields = connector.get("fields") if isinstance(connector.get("fields"), Mapping) else connector
+    assert isinstance(fields, Mapping)  # noqa: S101 - narrowed just above
+    if kind == "files" and fields.get("format"):
+        kind = str(fields["format"])
+    for name in ("path", "topic", "subscribe", "table", "stream", "host"):
+        if isinstance(fields.get(name), str):
+            return f"{kind} {fields[name]}"
+    return kind
+
+
+def trigger_words(trigger: Mapping[str, Any]) -> str:
+    """`every 2 s`, `available-now`, `real-time 60 s`, `as fast as possible`."""
+    kind = str(trigger.get("kind") or "").replace("as-fast-as-possible", "as fast as possible")
+    seconds = [trigger[name] for name in ("seconds", "batch_s", "every_s") if name in trigger]
+    return f"{kind} {seconds[0]:g} s" if seconds else kind
+
+
+def print_progress(found: Sequence[Mapping[str, Any]]) -> None:
+    if not found:
+        click.echo("No batch has been committed yet.")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("at", "query"):
+        table.add_column(name, no_wrap=True)
+    for name in ("batch", "rows", "rows/s in", "rows/s done", "took ms"):
+        table.add_column(name, justify="right")
+    for item in found:
+        told = item["progress"] or {}
+        took = (told.get("durationMs") or {}).get("triggerExecution", told.get("batchDuration"))
+        table.add_row(
+            clock(item["at"]),
+            f"{item['pipeline']}/{item['query']}",
+            _number(told.get("batchId")),
+            _number(told.get("numInputRows")),
+            _number(told.get("inputRowsPerSecond")),
+            _number(told.get("processedRowsPerSecond")),
+            _number(took),
+        )
+    console().print(table)
+
+
+def print_versions(found: Sequence[Mapping[str, Any]]) -> None:
+    if not found:
+        click.echo("No version has been deployed yet; headrace up deploys the working tree.")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("version", "kept since", "deployed for", "earlier of"):
+        table.add_column(name, no_wrap=True)
+    for item in found:
+        current, earlier = ", ".join(item["current"]), ", ".join(item["earlier"])
+        table.add_row(item["version"], clock(item["at"]), current, earlier)
+    console().print(table)
+
+
+def clock(at: float | str | None) -> str:
+    if at is None or isinstance(at, str):
+        return at or ""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _number(value: float | None) -> str:
+    if value is None or not isinstance(value, int | float) or value != value:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def _colour(state: str) -> str:
+    return _COLOURS[State(state)] if state in set(State) else ""

@@ -1,0 +1,1 @@
+"""Sources and sinks, one file a system. Which kinds there are stands in `kinds`."""

@@ -1,0 +1,116 @@
+"""What every source and sink owes. A connector is a frozen dataclass: the same fields in Python
+and in `headrace.toml`, and JSON between processes.
+
+Class attributes say what the system can do; `define/` and the driver decide by them alone.
+Invariant: pyspark only inside methods, so that processes without Spark can hold connectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.config import has_secret, resolve_secret
+from headrace.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+
+@dataclass(frozen=True)
+class Connector:
+    """Delivery of a sink: `exactly-once` (a batch written again changes nothing), `idempotent-if`
+    (so, if the user's function sees to it) or `at-least-once`; `delivery_why` says it in words."""
+
+    kind: ClassVar[str] = ""
+    is_source: ClassVar[bool] = False
+    is_sink: ClassVar[bool] = False
+    can_read_back: ClassVar[bool] = False  # a stream's committed output can be read as a stream
+    can_real_time: ClassVar[bool] = False
+    is_replayable: ClassVar[bool] = False  # the same rows can be had again after a restart
+    needs_checkpoint: ClassVar[bool] = True  # as a sink: without one, a restart loses rows silently
+    keeps_checkpoint: ClassVar[bool] = True  # as a sink: a restart may resume from one
+    is_polled: ClassVar[bool] = False  # looking for new data costs: once a second is enough
+    delivery: ClassVar[str] = "at-least-once"
+    delivery_why: ClassVar[str] = ""
+    modes: ClassVar[tuple[str, ...]] = ("append", "update", "complete")
+    for_production: ClassVar[bool] = True
+    not_for_production: ClassVar[str] = ""  # the reason
+
+    def read(
+        self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None
+    ) -> DataFrame:
+        """The DataFrame: a stream, or static in a batch run. `schema` (DDL) fills in for a schema
+        that the connector itself does not have."""
+        raise ConnectorError(
+            f"{self.kind} is not a source.",
+            why="It can only be written to.",
+            fix="Read from a source, for example hr.parquet(path).",
+            slug="not-a-source",
+        )
+
+    def attach(
+        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
+    ) -> DataStreamWriter:
+        """The writer with format, options, mode, name and checkpoint; the caller sets the trigger
+        and starts it."""
+        raise ConnectorError(
+            f"{self.kind} is not a sink.",
+            why="It can only be read.",
+            fix="Write to a sink, for example hr.parquet(path).",
+            slug="not-a-sink",
+        )
+
+    def located(self, project: Path) -> Connector:
+        """The same with relative paths counted from the project."""
+        return self
+
+    def identity(self) -> str | None:
+        """What it reads or writes, where two writers would destroy each other's work."""
+        return None
+
+    def sink_problem(self, columns: Mapping[str, str]) -> str | None:
+        """Why rows of these columns (name: type) cannot be written, if they cannot."""
+        return None
+
+    def fields(self) -> dict[str, Any]:
+        """Kind and fields for JSON: defaults left out, secrets as the references they are."""
+        out: dict[str, Any] = {"kind": self.kind}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value not in (None, (), {}, one.default):
+                out[one.name] = list(value) if isinstance(value, tuple) else value
+        return out
+
+
+def started(
+    writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
+) -> DataStreamWriter:
+    """Name, mode and checkpoint, that every sink sets alike."""
+    writer = writer.queryName(query).outputMode(mode)
+    return writer.option("checkpointLocation", checkpoint) if checkpoint else writer
+
+
+def plain_options(options: Mapping[str, Any] | None) -> dict[str, str]:
+    """Options as Spark takes them: text."""
+    require("options", options or {}, Mapping, 'options={"name": "value"}')
+    made = {}
+    for name, value in (options or {}).items():
+        made[str(name)] = str(value).lower() if isinstance(value, bool) else str(value)
+    return made
+
+
+def require(name: str, value: object, kind: type | tuple[type, ...], example: str) -> None:
+    """A field of the wrong type is told as such, before it surprises anybody else."""
+    if not isinstance(value, kind):
+        raise ConnectorError(
+            f"{name}={value!r} will not do.", fix=f"Write {example}.", slug="bad-option"
+        )
+
+
+def resolved(options: Mapping[str, str]) -> dict[str, str]:
+    """With secrets in place of their references. Called at the last moment, in the driver."""
+    return {k: resolve_secret(v) if has_secret(v) else v for k, v in options.items()}

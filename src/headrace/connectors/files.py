@@ -1,0 +1,253 @@
+"""Files in a folder, as source and as sink: text, CSV, JSON, Parquet, ORC; binary files whole.
+
+As a source each file counts as one thing that appears at once: write it elsewhere and move it in.
+Files are taken oldest first; `max_files` or `max_bytes` bound a batch. As a sink it writes exactly
+once: readers that follow the folder's `_spark_metadata` never see half a batch.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.config import counted_from, near
+from headrace.connectors.connector import Connector, plain_options, require, resolved, started
+from headrace.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+FORMATS = ("text", "csv", "json", "parquet", "orc", "avro", "binary")
+_SPARK_FORMAT = {"binary": "binaryFile"}
+_OWN_SCHEMA = ("text", "binary")  # Spark knows the columns of these
+_CARRY_SCHEMA = ("parquet", "orc", "avro")  # the files themselves say what they hold
+
+
+@dataclass(frozen=True)
+class Files(Connector):
+    """`schema` is DDL; a source needs one unless the format has its own or files are there."""
+
+    path: str
+    format: str
+    schema: str | None = None
+    partition_by: tuple[str, ...] = ()
+    max_files: int | None = None
+    max_bytes: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    is_source: ClassVar[bool] = True
+    can_read_back: ClassVar[bool] = True
+    is_replayable: ClassVar[bool] = True
+    is_polled: ClassVar[bool] = True
+    delivery: ClassVar[str] = "exactly-once"
+    delivery_why: ClassVar[str] = "the folder's log takes every batch once"
+    modes: ClassVar[tuple[str, ...]] = ("append",)
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return self.format
+
+    @property
+    def is_sink(self) -> bool:  # type: ignore[override]
+        return self.format != "binary"
+
+    def located(self, project: Path) -> Files:
+        return replace(self, path=counted_from(project, self.path))
+
+    def identity(self) -> str:
+        return self.path.removeprefix("file://").rstrip("/")
+
+    def fields(self) -> dict[str, Any]:
+        out = super().fields()
+        out.pop("format")  # the kind says it
+        return out
+
+    def read(
+        self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None
+    ) -> DataFrame:
+        self._require_path()
+        reader: Any = spark.readStream if streaming else spark.read
+        reader = reader.format(_SPARK_FORMAT.get(self.format, self.format))
+        options = resolved(self.options)
+        if streaming and self.max_files:
+            options["maxFilesPerTrigger"] = str(self.max_files)
+        if streaming and self.max_bytes:
+            options["maxBytesPerTrigger"] = str(self.max_bytes)
+        known = self.schema or (None if self.format == "text" else schema)
+        if known is None and self.format not in _OWN_SCHEMA:
+            known = self._found_schema(spark)
+        if known is not None:
+            reader = reader.schema(known)
+        return reader.options(**options).load(self.path)
+
+    def attach(
+        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
+    ) -> DataStreamWriter:
+        writer = started(writer, query=query, mode=mode, checkpoint=checkpoint)
+        writer = writer.format(self.format).options(**resolved(self.options))
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
+        return writer.option("path", self.path)
+
+    def prepare_output(self, spark: SparkSession) -> None:
+        """The folder and its log, so that a reader that starts before the first batch already
+        follows the log: it would otherwise list the folder, and see half a batch."""
+        jvm: Any = spark._jvm
+        path = jvm.org.apache.hadoop.fs.Path(self.path, "_spark_metadata")
+        path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).mkdirs(path)
+
+    def read_back_columns(self, frame: DataFrame) -> DataFrame:
+        """The frame as it would come back from the files, for a batch run that writes none."""
+        if self.format != "text":
+            return frame
+        rest = [c for c in frame.columns if c not in self.partition_by]
+        return frame.withColumnsRenamed({name: "value" for name in rest})
+
+    def sink_problem(self, columns: Mapping[str, str]) -> str | None:
+        missing = [c for c in self.partition_by if c not in columns]
+        if missing:
+            return (
+                f"partition_by names {', '.join(missing)}, but the query's columns are "
+                f"{', '.join(columns)}"
+            )
+        data = {name: kind for name, kind in columns.items() if name not in self.partition_by}
+        if not data:
+            return "every column is in partition_by, none is left to write"
+        if self.format == "text" and list(data.values()) != ["string"]:
+            held = ", ".join(f"{name} {kind}" for name, kind in data.items())
+            return f"text files hold one column of text, and the query gives {held}"
+        return None
+
+    def _require_path(self) -> None:
+        if re.match(r"^[a-z][a-z0-9+.-]+:", self.path) and not self.path.startswith("file:"):
+            return  # on an object store Spark itself looks, and says so
+        path = self.identity()
+        if os.path.exists(path) or (glob.has_magic(path) and _parent_of_glob(path)):
+            return
+        folder, name = os.path.split(path)
+        beside = os.listdir(folder) if os.path.isdir(folder) else []
+        meant = near(name, beside)
+        raise ConnectorError(
+            f"The {self.format} source {path} does not exist.",
+            why="A source has to be there before a stream starts; otherwise a mistyped path would "
+            "look like a quiet day.",
+            where=path,
+            fix=f"Did you mean {meant!r}?" if meant else f"mkdir -p {path}",
+            slug="source-missing",
+        )
+
+    def _found_schema(self, spark: SparkSession) -> str | None:
+        """What the files say themselves; CSV and JSON only suggest: the next file may differ."""
+        found = self._inferred(spark)
+        if found and self.format in _CARRY_SCHEMA:
+            return found
+        example = found or "id int, name string"
+        why = f"{self.format} files do not fix their columns, and a stream cannot change them."
+        if self.format in _CARRY_SCHEMA:
+            why = "It holds no file yet that could tell."
+        raise ConnectorError(
+            f"The {self.format} source {self.path} needs a schema.",
+            why=why,
+            where=self.path,
+            fix=f'Give it {"" if found else "one, like "}schema="{example}".',
+            slug="missing-schema",
+        )
+
+    def _inferred(self, spark: SparkSession) -> str | None:
+        from pyspark.errors import AnalysisException
+
+        options = {"inferSchema": "true", **resolved(self.options)}
+        try:
+            frame = spark.read.format(self.format).options(**options).load(self.path)
+        except AnalysisException:  # an empty folder
+            return None
+        return ddl(frame.schema) if frame.columns else None
+
+
+def ddl(schema: Any) -> str:
+    """A StructType as text that Spark reads back. Its own toDDL needs a running JVM."""
+    return ", ".join(f"{_quoted(one.name)} {one.dataType.simpleString()}" for one in schema.fields)
+
+
+def files(
+    path: str | os.PathLike[str],
+    format: str = "parquet",
+    *,
+    schema: object = None,
+    partition_by: str | list[str] | tuple[str, ...] = (),
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Files:
+    if format not in FORMATS:
+        meant = near(str(format), FORMATS)
+        raise ConnectorError(
+            f"format={format!r} is not a file format.",
+            why=f"Formats are {', '.join(FORMATS)}.",
+            fix=f'Write format="{meant}".' if meant else None,
+            slug="bad-format",
+        )
+    for name, value in (("max_files", max_files), ("max_bytes", max_bytes)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise ConnectorError(
+                f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
+            )
+    require("path", path, (str, os.PathLike), 'path="incoming"')
+    require("partition_by", partition_by, (str, list, tuple), 'partition_by=["date"]')
+    by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    text = ddl(schema) if hasattr(schema, "fields") else schema
+    if text is not None and not isinstance(text, str):
+        raise ConnectorError(
+            f"schema={schema!r} is not a schema.",
+            fix='Give it as text, "id int, name string", or as a StructType.',
+            slug="bad-option",
+        )
+    return Files(os.fspath(path), format, text, by, max_files, max_bytes, plain_options(options))
+
+
+def _short(format: str) -> Any:
+    def make(
+        path: str | os.PathLike[str],
+        *,
+        schema: object = None,
+        partition_by: str | list[str] | tuple[str, ...] = (),
+        max_files: int | None = None,
+        max_bytes: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Files:
+        return files(
+            path,
+            format,
+            schema=schema,
+            partition_by=partition_by,
+            max_files=max_files,
+            max_bytes=max_bytes,
+            options=options,
+        )
+
+    make.__name__ = make.__qualname__ = format
+    make.__doc__ = f"Files of the format {format}: `hr.files` with that filled in."
+    return make
+
+
+text = _short("text")
+csv = _short("csv")
+json = _short("json")
+parquet = _short("parquet")
+orc = _short("orc")
+avro = _short("avro")
+binary = _short("binary")
+
+
+def _parent_of_glob(path: str) -> bool:
+    return os.path.isdir(glob.escape(path).split("[")[0].rpartition("/")[0] or "/")
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else "`" + name.replace("`", "``") + "`"

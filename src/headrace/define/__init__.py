@@ -1,0 +1,1 @@
+"""What a pipeline's file touches: decorators, triggers; and reading, checking and keeping it."""

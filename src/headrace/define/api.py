@@ -1,0 +1,248 @@
+"""The decorators of a pipeline's file: `@hr.source`, `.table`, `.view`, `.udf` and `.stream`.
+
+A user meets them as `headrace.…`. Each only writes down what was declared and where; the function
+itself comes back unchanged, so that it can be called and tested as any other. What the names mean
+together is judged in `graph`; nothing here needs Spark.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from headrace.config import near, parse_duration
+from headrace.connectors.udf import Udf
+from headrace.define import triggers
+from headrace.define.declared import Declared, current
+from headrace.errors import ConfigError, DefinitionError
+from headrace.model.pipeline import Place
+
+MODES = ("append", "update", "complete")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def source(function: F) -> F: ...
+@overload
+def source(*, name: str | None = None) -> Callable[[F], F]: ...
+def source(function: F | None = None, *, name: str | None = None) -> F | Callable[[F], F]:
+    """A function that returns a connector, or a streaming DataFrame of the user's own."""
+    return _declare("source", function, name)
+
+
+@overload
+def table(function: F) -> F: ...
+@overload
+def table(*, name: str | None = None) -> Callable[[F], F]: ...
+def table(function: F | None = None, *, name: str | None = None) -> F | Callable[[F], F]:
+    """A function that returns a connector or DataFrame which is read whole, not as a stream."""
+    return _declare("table", function, name)
+
+
+@overload
+def view(function: F) -> F: ...
+@overload
+def view(*, name: str | None = None) -> Callable[[F], F]: ...
+def view(function: F | None = None, *, name: str | None = None) -> F | Callable[[F], F]:
+    """A DataFrame with a name, that queries and other views take as a parameter."""
+    return _declare("view", function, name)
+
+
+def stream(
+    function: object = None,
+    *,
+    to: object = None,
+    mode: str = "append",
+    every: str | float | None = None,
+    trigger: triggers.Trigger | None = None,
+    fresh_within: str | float | None = None,
+    name: str | None = None,
+) -> Callable[[F], F]:
+    """A query that Headrace keeps running: its answer goes to the sink `to`, a name in
+    headrace.toml or a connector."""
+    at = _caller()
+    found: list[DefinitionError] = []
+    if to is None:
+        found.append(_to_missing(at))
+    elif not isinstance(to, str) and not getattr(to, "is_sink", False):
+        found.append(_to_wrong(to, at))
+    if mode not in MODES:
+        found.append(_mode_wrong(mode, at))
+    if every is not None and trigger is not None:
+        found.append(
+            DefinitionError(
+                "@hr.stream takes every= or trigger=, not both.",
+                where=str(at),
+                fix="Keep one of the two.",
+                slug="two-triggers",
+            )
+        )
+    chosen = _trigger(every, trigger, at, found)
+    fresh = _seconds("fresh_within", fresh_within, at, found)
+    for problem in found:
+        current().refuse(problem)
+    options = {"to": to, "mode": mode, "trigger": chosen, "fresh_within": fresh}
+
+    def record(inner: F) -> F:
+        # A definition with a mistake is recorded too, so that nothing else misses its name.
+        return _record("query", inner, name, {**options, "is_refused": bool(found)})
+
+    return record(function) if callable(function) else record
+
+
+def udf(
+    function: Callable[..., Any] | str | None = None,
+    *,
+    returns: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """A Python function for SQL text and for DataFrame code. The type it returns is given as text
+    (`@hr.udf("double")`) or taken from the annotation."""
+    if isinstance(function, str):
+        function, returns = None, function
+
+    def record(inner: Callable[..., Any]) -> Udf:
+        made = Udf(inner, name or inner.__name__, returns or _returned(inner))
+        _record("udf", inner, name, {"udf": made})
+        return made
+
+    return record(function) if function is not None else record
+
+
+def _declare(kind: str, function: F | None, name: str | None) -> F | Callable[[F], F]:
+    if function is None:
+        return lambda inner: _record(kind, inner, name, {})
+    return _record(kind, function, name, {})
+
+
+def _record(kind: str, function: F, name: str | None, options: dict[str, Any]) -> F:
+    if not inspect.isfunction(function):
+        current().refuse(
+            DefinitionError(
+                f"@hr.{'stream' if kind == 'query' else kind} stands before {function!r}.",
+                why="It has to stand before a function.",
+                where=str(_caller()),
+                slug="not-a-function",
+            )
+        )
+        return function
+    chosen = name or function.__name__
+    place = _place(function)
+    if not NAME.fullmatch(chosen) or chosen == "spark":
+        current().refuse(
+            DefinitionError(
+                f"{chosen!r} cannot be the name of a {kind}.",
+                why="Names are letters, digits, _ and -, at most 63; `spark` is the session.",
+                where=str(place),
+                fix='Rename the function, or give name="…".',
+                slug="bad-name",
+            )
+        )
+    current().add(Declared(chosen, kind, function, place, options))
+    return function
+
+
+def _place(function: Callable[..., Any]) -> Place:
+    """The line of `def`, below the decorators; a function's code begins at the first of those."""
+    code = function.__code__
+    line = code.co_firstlineno
+    for number in range(line, line + 60):
+        if re.match(r"\s*(async\s+)?def\s", linecache.getline(code.co_filename, number)):
+            line = number
+            break
+    return current().place(code.co_filename, line)
+
+
+def _caller() -> Place:
+    """The first line outside of this file, going outwards."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return current().place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _trigger(
+    every: str | float | None,
+    trigger: object,
+    at: Place,
+    found: list[DefinitionError],
+) -> triggers.Trigger | None:
+    if trigger is not None and not isinstance(trigger, triggers.Trigger):
+        found.append(
+            DefinitionError(
+                f"trigger={trigger!r} is not a trigger.",
+                why="Triggers are hr.available_now(), hr.real_time(…) and hr.continuous(…).",
+                where=str(at),
+                fix=f"Write every={trigger!r}." if isinstance(trigger, str) else None,
+                slug="bad-trigger",
+            )
+        )
+        return None
+    seconds = _seconds("every", every, at, found)
+    return trigger if seconds is None else triggers.every(seconds)
+
+
+def _seconds(
+    option: str, value: str | float | None, at: Place, found: list[DefinitionError]
+) -> float | None:
+    if value is None:
+        return None
+    try:
+        return parse_duration(value)
+    except ConfigError as exc:
+        what = f"{option}={value!r} is not a length of time."
+        found.append(
+            DefinitionError(what, why=exc.why, where=str(at), fix=exc.fix, slug="bad-duration")
+        )
+        return None
+
+
+def _to_missing(at: Place) -> DefinitionError:
+    return DefinitionError(
+        "@hr.stream needs to=…: where the answer goes.",
+        where=str(at),
+        fix='Name a sink of headrace.toml, to="metrics", or give one: to=hr.parquet("data/out").',
+        slug="sink-missing",
+    )
+
+
+def _to_wrong(to: object, at: Place) -> DefinitionError:
+    kind = getattr(to, "kind", None)
+    return DefinitionError(
+        f"to={kind or repr(to)} is not a sink.",
+        why=f"{kind} can only be read." if kind else "A sink is a name or a connector.",
+        where=str(at),
+        fix='For example to=hr.parquet("data/out"), to=hr.console() or to=hr.each_batch(function).',
+        slug="not-a-sink",
+    )
+
+
+def _mode_wrong(mode: object, at: Place) -> DefinitionError:
+    meant = near(str(mode), MODES)
+    return DefinitionError(
+        f"mode={mode!r} is not an output mode.",
+        why=f"Output modes are {', '.join(MODES)}.",
+        where=str(at),
+        fix=f'Write mode="{meant}".' if meant else 'Leave it out for "append".',
+        slug="bad-mode",
+    )
+
+
+_TYPES = {
+    "str": "string", "int": "bigint", "float": "double", "bool": "boolean", "bytes": "binary",
+    "date": "date", "datetime": "timestamp", "Decimal": "decimal(38,18)",
+}  # fmt: skip
+
+
+def _returned(function: Callable[..., Any]) -> str:
+    """The DDL type of a plain annotation; text where there is none, as in PySpark."""
+    annotation = function.__annotations__.get("return", "str")
+    written = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "str")
+    written = written.removesuffix(" | None").rsplit(".", 1)[-1]
+    return _TYPES.get(written, "string")

@@ -1,0 +1,160 @@
+"""What is wrong with a query once its connectors and columns are known, in words. Pure.
+
+`graph` judges the names before anything is built; the driver's `build` asks here for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headrace.connectors.connector import Connector
+from headrace.define.graph import GraphNode
+from headrace.errors import DefinitionError
+
+
+def connector_problems(
+    node: GraphNode, sources: Mapping[str, Connector | None], *, production: bool
+) -> list[DefinitionError]:
+    """Sources and sinks that may not be combined, whatever the query does."""
+    found: list[DefinitionError] = []
+    lost = [name for name, c in sources.items() if c is not None and not c.is_replayable]
+    if lost and node.sink.needs_checkpoint:
+        found.append(
+            DefinitionError(
+                f"{node.name!r} cannot write from {', '.join(lost)} to {node.sink.kind}.",
+                why="The source cannot be replayed, so every run begins anew at batch 0; the sink "
+                "has seen a batch 0, and would leave out the new one without a word.",
+                where=node.place,
+                fix="Write to hr.console(), hr.memory() or hr.each_batch(…), or read from files.",
+                slug="not-replayable",
+            )
+        )
+    own = node.sink.identity()
+    found += [
+        DefinitionError(
+            f"{node.name!r} reads {name} and writes to the same place, {own}.",
+            why="It would read its own rows for ever.",
+            where=node.place,
+            fix="Give the sink a folder of its own.",
+            slug="reads-itself",
+        )
+        for name, c in sources.items()
+        if own is not None and c is not None and c.identity() == own
+    ]
+    return found + (_toys(node, {**sources, "the sink": node.sink}) if production else [])
+
+
+def column_problem(node: GraphNode, columns: Sequence[tuple[str, str]]) -> DefinitionError | None:
+    """`columns` are (name, type) in order."""
+    names = [name for name, _ in columns]
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        return DefinitionError(
+            f"{node.name!r} gives the column {', '.join(double)} twice.",
+            where=node.place,
+            fix="Drop one or rename it; join on a column's name to keep one of the two.",
+            slug="column-twice",
+        )
+    wrong = node.sink.sink_problem(dict(columns))
+    if wrong is None:
+        return None
+    fix = "Choose the columns with .select(…)."
+    if node.sink.kind == "text":
+        fix = 'Make one of it: .select(F.to_json(F.struct("*")).alias("value")).'
+    return DefinitionError(
+        f"{node.name!r} cannot be written to {node.sink.kind}: {wrong}.",
+        where=node.place,
+        fix=fix,
+        slug="sink-schema",
+    )
+
+
+def mode_problem(
+    node: GraphNode, mode: str, able: Mapping[str, str | None]
+) -> DefinitionError | None:
+    """`able` says for each mode why the query itself cannot run in it, or None if it can."""
+    works = [m for m, why in able.items() if why is None and m in node.sink.modes]
+    if mode in works:
+        return None
+    written = f"{node.sink.kind} takes only {', '.join(node.sink.modes)}"
+    if len(works) == 1:
+        fix = f'Use mode="{works[0]}".'
+    elif works:
+        fix = f"Modes that work: {', '.join(works)}."
+    else:
+        can = ", ".join(m for m, why in able.items() if why is None) or "no mode at all"
+        fix = f"The query can run in {can}, but {written}: add a watermark, or take another sink."
+    return DefinitionError(
+        f"{node.name!r} cannot run in {mode} mode.",
+        why=able.get(mode) or f"{written}: it cannot change rows that it has written.",
+        where=node.place,
+        fix=fix,
+        slug="unsupported-mode",
+    )
+
+
+def not_a_dataframe(node: GraphNode, result: object) -> DefinitionError:
+    if result is None:
+        what, fix = "nothing", "Add `return …` at its end."
+        why = "Without a `return` a function returns nothing."
+    else:
+        what, fix = f"{type(result).__name__} {result!r:.60}", None
+        why = "It has to be a DataFrame or SQL text; of a source or table also a connector."
+    return DefinitionError(
+        f"{node.name!r} returned {what}, not a DataFrame.",
+        why=why,
+        where=node.place,
+        fix=fix,
+        slug="not-a-dataframe",
+    )
+
+
+def not_streaming(node: GraphNode, inputs: Sequence[str]) -> DefinitionError:
+    other = ", or make it a @hr.table." if node.kind == "source" else "."
+    return DefinitionError(
+        f"{node.name!r} is not a stream.",
+        why=f"It reads {', '.join(inputs) or 'no source'}; only tables have an end, and leave "
+        "nothing to keep up to date.",
+        where=node.place,
+        fix="Read a source: spark.readStream, or [sources.…] without `table = true`" + other,
+        slug="not-streaming",
+    )
+
+
+def not_static(node: GraphNode) -> DefinitionError:
+    if node.kind == "table":
+        what, fix = (
+            f"The table {node.name!r} is a stream.",
+            "Use spark.read, or make it a @hr.source.",
+        )
+    else:
+        what = f"{node.name!r} cannot be read as a batch: it returns a stream."
+        fix = "Return a connector (hr.parquet …): it is read either way."
+    return DefinitionError(what, where=node.place, fix=fix, slug="not-static")
+
+
+def unbounded_state(node: GraphNode, why: str) -> DefinitionError:
+    """A warning: few different keys are fine."""
+    return DefinitionError(
+        f"The state of {node.name!r} grows without end: {why}.",
+        why="Every key stays in the checkpoint and in memory.",
+        where=node.place,
+        fix="Use withWatermark and have that column, or a window of it, among the keys; leave it "
+        "so if there are only a few different keys.",
+        slug="unbounded-state",
+    )
+
+
+def _toys(node: GraphNode, used: Mapping[str, Connector | None]) -> list[DefinitionError]:
+    return [
+        DefinitionError(
+            f"{node.name!r} uses {name} ({connector.kind}), which is not for production.",
+            why=f"{connector.not_for_production[:1].upper()}{connector.not_for_production[1:]}.",
+            where=node.place,
+            fix="Use another one in this profile, or say that the profile is not for production: "
+            "[profiles.NAME.project] production = false.",
+            slug="not-for-production",
+        )
+        for name, connector in used.items()
+        if connector is not None and not connector.for_production
+    ]

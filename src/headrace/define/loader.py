@@ -1,0 +1,289 @@
+"""Which pipelines a project has, and running one's file so that its definitions are recorded.
+
+Only drivers call `load`: it executes the user's code. `discover` and `is_script` just read it.
+Whatever goes wrong is told with the user's own line, in the project, also when the code that ran
+was a deployed copy of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from headrace.config import Settings, near
+from headrace.define.declared import Collector, collecting, outside
+from headrace.errors import DefinitionError, Error, Problems
+
+PIPELINE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_loaded: set[str] = set()  # modules of the last load, and the paths they were found by
+_added: list[str] = []
+_DECORATORS = {"source", "table", "view", "udf", "stream"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A pipeline's file after it ran: `graph.resolve` takes it from here."""
+
+    name: str
+    file: str  # relative to the project
+    collector: Collector
+
+
+def discover(settings: Settings) -> dict[str, Path]:
+    """Name and file of each pipeline, in order of name."""
+    project = settings.project
+    if settings.pipeline_globs:
+        found = [p for pattern in settings.pipeline_globs for p in project.glob(pattern)]
+    elif (project / "pipelines").is_dir():
+        found = list((project / "pipelines").glob("*.py"))
+    else:
+        found = [p for p in project.glob("*.py") if "stream" in _decorators(p)]
+    files = sorted({p for p in found if p.suffix == ".py" and not p.name.startswith(("_", "."))})
+    problems: list[Error] = []
+    named: dict[str, Path] = {}
+    for path in files:
+        shown = os.path.relpath(path, project)
+        if problem := _name_problem(path.stem, shown):
+            problems.append(problem)
+        elif path.stem in named:
+            problems.append(
+                _two_files(path.stem, os.path.relpath(named[path.stem], project), shown)
+            )
+        else:
+            named[path.stem] = path
+    problems += [_no_such_pipeline(settings, name, named) for name in settings.pipelines
+                 if name not in named and named and not problems]  # fmt: skip
+    if problems:
+        raise problems[0] if len(problems) == 1 else Problems(problems)
+    return dict(sorted(named.items()))
+
+
+def is_script(path: Path) -> bool:
+    """Whether a file has no definitions of Headrace, and is run as it is."""
+    return not _decorators(path)
+
+
+def pipeline_name(path: Path) -> str:
+    """The name of the pipeline or script in a file."""
+    if problem := _name_problem(path.stem, str(path)):
+        raise problem
+    return path.stem
+
+
+def load(file: str | Path, root: Path, project: Path) -> Loaded:
+    """Execute the pipeline's file. `root` is the folder its code is in: a deployed copy, or the
+    project itself. Mistakes in decorators wait in the collector, for `graph` to tell with its own;
+    raises DefinitionError for what kept the file from running to its end."""
+    root, project = root.resolve(), project.resolve()
+    path = Path(file) if Path(file).is_absolute() else root / file
+    shown = _shown(path, root, project)
+    if not path.is_file():
+        raise _file_missing(path, shown)
+    collector = Collector(root=root, project=project)
+    _forget()
+    _make_importable(path.parent, root, project)
+    name = f"headrace_pipeline_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
+    before = set(sys.modules)  # a test of the user may be among them, and stays
+    module = sys.modules[name] = ModuleType(name)
+    module.__file__ = str(path)
+    # A file written twice in a second, at the same length, would otherwise run as it was before.
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    with collecting(collector):
+        try:
+            SourceFileLoader(name, str(path)).exec_module(module)
+        except SystemExit as exc:
+            raise _raised(exc, collector, shown) from exc
+        except Exception as exc:  # a border: the user's code may raise anything
+            raise _told(exc, collector, shown, root) from exc
+        finally:
+            sys.dont_write_bytecode = writes
+            own = {n: m for n, m in list(sys.modules.items()) if _is_under(m, root)}
+            _loaded.update(set(own) - before)
+    collector.modules = tuple(own.values())
+    return Loaded(pipeline_name(path), shown, collector)
+
+
+def _decorators(path: Path) -> set[str]:
+    """Which of Headrace's decorators a file uses, without running it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return set()
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # then the words decide, so that the mistake is told and not skipped
+        return {m for m in re.findall(r"^\s*@(?:\w+\.)?(\w+)", text, re.M) if m in _DECORATORS}
+    modules: set[str] = set()
+    direct: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {a.asname or a.name for a in node.names if a.name == "headrace"}
+        elif isinstance(node, ast.ImportFrom) and node.module == "headrace":
+            direct |= {a.asname or a.name: a.name for a in node.names}
+    used = set()
+    for node in ast.walk(tree):
+        for mark in getattr(node, "decorator_list", ()):
+            called = mark.func if isinstance(mark, ast.Call) else mark
+            if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+                used |= {called.attr} if called.value.id in modules else set()
+            elif isinstance(called, ast.Name):
+                used |= {direct[called.id]} if called.id in direct else set()
+    return used & _DECORATORS
+
+
+def _forget() -> None:
+    """What an earlier pipeline, or a test of the user, has imported runs again: each load must
+    record its definitions anew."""
+    recorded = {one.function.__module__ for one in outside().declared}
+    for name in (_loaded | recorded) - {"__main__"}:
+        sys.modules.pop(name, None)
+    sys.path[:] = [p for p in sys.path if p not in _added]
+    _loaded.clear()
+    _added.clear()
+
+
+def _is_under(module: ModuleType, folder: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    if not file or "site-packages" in file or f"{os.sep}.venv{os.sep}" in file:
+        return False
+    if not os.path.realpath(file).startswith(str(folder) + os.sep):
+        return False
+    return not (module.__name__ == "headrace" or module.__name__.startswith("headrace."))
+
+
+def _make_importable(beside: Path, root: Path, project: Path) -> None:
+    """The code's own folders first. The working tree is taken off when a copy runs: what was
+    edited since must not creep into what was deployed."""
+    drop = {str(root), str(beside), *(("", str(project)) if root != project else ())}
+    if root != project:
+        drop.add(str(project / beside.relative_to(root)) if beside.is_relative_to(root) else "")
+    sys.path[:] = [p for p in sys.path if p not in drop]
+    _added.extend([str(root)] if beside == root else [str(beside), str(root)])
+    sys.path[:0] = _added
+    importlib.invalidate_caches()
+
+
+def _shown(path: Path, root: Path, project: Path) -> str:
+    for folder in (root, project):
+        if path.is_relative_to(folder):
+            return str(path.relative_to(folder))
+    return str(path)
+
+
+def _told(exc: Exception, collector: Collector, shown: str, root: Path) -> Error:
+    """An exception of the user's file in our words."""
+    if isinstance(exc, Error):
+        exc.where = exc.where or str(collector.innermost(exc.__traceback__) or shown)
+        collector.problems.append(exc)
+        return exc if len(collector.problems) == 1 else Problems(collector.problems)
+    if isinstance(exc, SyntaxError) and exc.filename:
+        place = collector.place(exc.filename, exc.lineno or 1)
+        return DefinitionError(
+            f"{place.file} is not valid Python: {exc.msg}.",
+            why=f"line {place.line}: {exc.text.strip()}" if exc.text else None,
+            where=str(place),
+            fix=f"Correct line {place.line}, then: headrace check",
+            slug="syntax-error",
+        )
+    if isinstance(exc, ImportError):
+        return _import_error(exc, collector, shown, root)
+    return _raised(exc, collector, shown)
+
+
+def _import_error(
+    exc: ImportError, collector: Collector, shown: str, root: Path
+) -> DefinitionError:
+    place = collector.innermost(exc.__traceback__) or shown
+    missing = (exc.name or "").split(".")[0]
+    own = sorted({p.stem for p in root.glob("*.py")} | {p.parent.name for p in root.glob("*/*.py")})
+    meant = near(missing, own) if missing else None
+    if not isinstance(exc, ModuleNotFoundError):
+        fix = "Check the name, or the version of the package that should have it."
+    elif meant:
+        fix = f"Did you mean {meant!r}?"
+    else:
+        fix = f"{sys.executable} -m pip install {missing}"
+    return DefinitionError(
+        f"{exc}, needed by {place}.",
+        why=f"The Python is that of {sys.prefix}; the project's own folder comes first.",
+        where=str(place),
+        fix=fix,
+        slug="import-error",
+    )
+
+
+def _raised(exc: BaseException, collector: Collector, shown: str) -> DefinitionError:
+    place = collector.innermost(exc.__traceback__) or shown
+    said = traceback.format_exception_only(type(exc), exc)[-1].strip()
+    exits = isinstance(exc, SystemExit)
+    return DefinitionError(
+        f"{shown} ended itself with {said} while it was loaded."
+        if exits
+        else f"{shown} raised {said}",
+        why="A pipeline's file is run once to read its definitions, before any query starts.",
+        where=str(place),
+        fix="Take that line out of the file's top level."
+        if exits
+        else f"Correct {place}; what must run with the session belongs into a function.",
+        slug="definition-raised",
+    )
+
+
+def _file_missing(path: Path, shown: str) -> DefinitionError:
+    beside = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    meant = near(path.name, beside)
+    there = ", ".join(sorted(beside)) or "no .py file"
+    return DefinitionError(
+        f"There is no file {shown}.",
+        why=f"{path.parent} holds {there}.",
+        where=shown,
+        fix=f"Did you mean {meant}?"
+        if meant
+        else "Check the path; `headrace check` lists pipelines.",
+        slug="file-missing",
+    )
+
+
+def _name_problem(stem: str, shown: str) -> DefinitionError | None:
+    if PIPELINE.fullmatch(stem):
+        return None
+    better = re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_-")[:63] or "pipeline"
+    return DefinitionError(
+        f"{stem!r} cannot be the name of a pipeline.",
+        why="A pipeline is named like its file: small letters, digits, _ and -, at most 63, "
+        "beginning with a letter or digit.",
+        where=shown,
+        fix=f"mv '{shown}' '{os.path.join(os.path.dirname(shown), better)}.py'",
+        slug="bad-name",
+    )
+
+
+def _two_files(name: str, one: str, other: str) -> DefinitionError:
+    return DefinitionError(
+        f"Two files are the pipeline {name!r}: {one} and {other}.",
+        where=other,
+        fix="Rename one of them.",
+        slug="name-twice",
+    )
+
+
+def _no_such_pipeline(
+    settings: Settings, name: str, known: Sequence[str] | dict[str, Path]
+) -> Error:
+    meant = near(name, known)
+    return DefinitionError(
+        f"[pipelines.{name}] is about no pipeline.",
+        why=f"Pipelines are {', '.join(known)}.",
+        where=settings.place("pipelines", name),
+        fix=f"Did you mean {meant!r}?" if meant else "Remove the section.",
+        slug="unknown-pipeline",
+    )

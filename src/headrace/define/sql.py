@@ -1,0 +1,38 @@
+"""Which names a piece of Spark SQL reads. Pure; the text is parsed, never run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from headrace.errors import DefinitionError
+
+
+def tables(text: str, known: Collection[str]) -> tuple[str, ...]:
+    """The names of `known` that the query reads, in order. A common table expression hides a name
+    from what stands outside of it, as in Spark."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+    from sqlglot.optimizer.scope import traverse_scope
+
+    try:
+        statements = [s for s in sqlglot.parse(text, read="spark") if s is not None]
+        if len(statements) == 1 and isinstance(statements[0], exp.Query):
+            sources = [s for scope in traverse_scope(statements[0]) for s in scope.sources.values()]
+            found = [s.name for s in sources if isinstance(s, exp.Table) and not s.db]
+            by_lower = {name.lower(): name for name in known}  # Spark does not mind the case
+            names = [by_lower[n.lower()] for n in found if n.lower() in by_lower]
+            return tuple(dict.fromkeys(names))
+    except SqlglotError:
+        # Spark may well understand it; then every known name in the text counts.
+        words = set(re.findall(r"\w+", text))
+        return tuple(name for name in known if name in words)
+    raise DefinitionError(
+        f"The text is not one query: {' '.join(text.split())[:80]!r}.",
+        why=f"It holds {len(statements)} statements."
+        if len(statements) != 1
+        else "It has to be a SELECT (or WITH … SELECT): a definition must not change anything.",
+        fix="Return the one SELECT whose rows are wanted.",
+        slug="not-a-query",
+    )

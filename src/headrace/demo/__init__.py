@@ -1,0 +1,1 @@
+"""The reference application, as a user would write it."""

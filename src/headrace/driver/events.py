@@ -1,0 +1,78 @@
+"""The run's events file: one line an event, appended by whoever has something to tell.
+
+Invariant: writing an event never raises and never waits for anybody. A full disk or a full file
+costs lines (counted, and said in the next line that fits), not a query.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.model.events import Event, Kind
+
+SIZE_MAX = 256 * 1024 * 1024
+KEEP_ONE_IN = 20  # of the lines below, once the file is full
+THINNED_KINDS = frozenset({Kind.PROGRESSED, Kind.IDLED})
+HEARTBEAT_S = 20.0  # a full file still gets a sample as often as this: silence means death
+
+
+class EventsFile:
+    """Owns the descriptor. Threads share it: a line is one `write`, under a lock."""
+
+    def __init__(
+        self, path: Path, *, clock: Callable[[], float] = time.time, size_max: int = SIZE_MAX
+    ) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._size = os.fstat(self._fd).st_size
+        self._size_max = size_max
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen_when_full = 0
+        self._skipped = 0
+        self._sampled_at = 0.0
+
+    def tell(
+        self, kind: Kind, query: str | None = None, data: Mapping[str, Any] | None = None
+    ) -> None:
+        event = Event(at=self._clock(), kind=kind, query=query, data=data or {})
+        with self._lock:
+            if self._is_left_out(kind, event.at):
+                self._skipped += 1
+                return
+            if self._skipped and self._write(
+                Event(at=event.at, kind=Kind.THINNED, data={"skipped": self._skipped})
+            ):
+                self._skipped = 0
+            if not self._write(event):
+                self._skipped += 1
+            if kind is Kind.SAMPLED:
+                self._sampled_at = event.at
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def _is_left_out(self, kind: Kind, at: float) -> bool:
+        if self._size < self._size_max:
+            return False
+        if kind is Kind.SAMPLED:
+            return at - self._sampled_at < HEARTBEAT_S
+        if kind not in THINNED_KINDS:
+            return False
+        self._seen_when_full += 1
+        return self._seen_when_full % KEEP_ONE_IN != 0
+
+    def _write(self, event: Event) -> bool:
+        line = (event.to_line() + "\n").encode()
+        try:
+            written = os.write(self._fd, line)
+            if written < len(line):  # the disk filled up inside the line: close it for the reader
+                os.write(self._fd, b"\n")
+        except OSError:
+            return False
+        self._size += written
+        return written == len(line)

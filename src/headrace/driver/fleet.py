@@ -1,0 +1,144 @@
+"""The queries of this run: started one by one, watched together, ended together.
+
+A query enters by `start` (a pipeline's) or `enter` (a script's own), always after its checkpoint is
+locked and known to be its own. Spark's listener adds how it ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.checkpoints import identity, layout
+from headrace.driver import listener, lock
+from headrace.driver.events import EventsFile
+from headrace.errors import CheckpointError
+from headrace.model.events import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+HARMLESS = frozenset({"checkpoint-stray-file"})  # Spark passes over names that are no numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A started query, under the name people know it by."""
+
+    name: str
+    query: StreamingQuery
+    checkpoint: str | None  # None: it has none that lasts
+
+    @property
+    def run_id(self) -> str:
+        return str(self.query.runId)
+
+    def last_committed(self) -> int | None:
+        folder = lock.local_path(self.checkpoint) if self.checkpoint else None
+        if folder is not None:
+            return layout.last_committed(folder)
+        progress = self.query.lastProgress
+        return int(progress["batchId"]) if progress else None
+
+    def batch_in_doubt(self) -> int | None:
+        """The batch that was being worked on: planned but not committed, or the one to come."""
+        folder = lock.local_path(self.checkpoint) if self.checkpoint else None
+        if folder is None:
+            return None
+        found = layout.read(folder)
+        planned = found.offsets[-1] if found.offsets else None
+        committed = found.commits[-1] if found.commits else None
+        if planned is not None and planned != committed:
+            return planned
+        return 0 if committed is None else committed + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose checkpoint it is: what is recorded beside it before a query starts on it."""
+
+    project: str
+    pipeline: str
+    query: str
+    fingerprint: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Fleet:
+    spark: SparkSession | None
+    events: EventsFile
+    watched: list[Watched] = field(default_factory=list)
+    terminated: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def attach(self, spark: SparkSession) -> None:
+        """From now on Spark's events are written down and ends are noticed."""
+        self.spark = spark
+        spark.streams.addListener(listener.make(self.events, self.note_terminated))
+
+    def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
+        self.terminated[run_id] = (error, error_class)
+
+    def enter(self, watched: Watched, epoch: int | None, data: dict[str, Any]) -> None:
+        with self._lock:
+            self.watched.append(watched)
+        facts = {
+            "id": str(watched.query.id),
+            "run_id": watched.run_id,
+            "checkpoint": watched.checkpoint,
+            "epoch": epoch,
+        }
+        self.events.tell(Kind.QUERY_STARTED, watched.name, facts | data)
+
+    def all(self) -> list[Watched]:
+        with self._lock:
+            return list(self.watched)
+
+
+def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identity | None:
+    """Lock a checkpoint, make sure it is ours, raise its epoch. None if it is not on a disk here.
+
+    Raises CheckpointError before anything of it has changed.
+    """
+    lock.take(spark, checkpoint)
+    folder = lock.local_path(checkpoint)
+    if folder is None:
+        return None
+    known = identity.read(folder)
+    found = layout.read(folder)
+    error = identity.verify(known, found, owner.pipeline, owner.query, owner.project)
+    if error is not None:
+        raise error
+    grave = [one for one in found.problems if one.slug not in HARMLESS]
+    if grave:
+        raise _damaged(owner, found.path, grave)
+    return identity.Identity(
+        project=owner.project,
+        pipeline=owner.pipeline,
+        query=owner.query,
+        epoch=(known.epoch if known else 0) + 1,
+        query_id=known.query_id if known else None,
+        fingerprint=known.fingerprint if known and known.fingerprint else owner.fingerprint,
+    )
+
+
+def _damaged(owner: Claim, path: str, grave: list[layout.Problem]) -> CheckpointError:
+    """Never start from scratch in silence, and never on offsets that cannot be trusted."""
+    first, *more = grave
+    also = "; ".join(problem.text for problem in more)
+    return CheckpointError(
+        f"The checkpoint of {owner.pipeline}/{owner.query} is damaged: {first.text}",
+        why=f"also: {also}" if also else "starting on it would lose or double rows",
+        where=path,
+        fix=first.fix,
+        slug=first.slug,
+    )
+
+
+def record(checkpoint: str, claimed: identity.Identity) -> None:
+    folder = lock.local_path(checkpoint)
+    if folder is not None:
+        identity.write(folder, claimed)

@@ -1,0 +1,118 @@
+"""A driver: `python -m headrace.driver.main RUN_DIR`. Read this file first.
+
+It takes everything from `run.json`, tells everything in `events.jsonl`, and its last word is
+`exit.json`. In between: load the user's code, check it, start Spark, start the queries, watch them.
+Invariant: whatever happens short of a SIGKILL, `exit.json` is written and synced before the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from headrace import config, jsonfile, logs, processes
+from headrace.driver import ending, java, pipeline, script, session
+from headrace.driver.events import EventsFile
+from headrace.driver.fleet import Fleet
+from headrace.driver.signals import Signals
+from headrace.errors import Error
+from headrace.model.events import Kind
+from headrace.model.places import Places
+from headrace.model.runs import Ending, Exit, RunSpec
+
+logger = logging.getLogger(__name__)
+
+STOP_SPARK_S = 10.0
+
+
+def main(argv: list[str]) -> None:
+    run_dir = Path(argv[0]).absolute()
+    spec = RunSpec.from_json(jsonfile.read_json(run_dir / "run.json") or {})
+    me = processes.identify(os.getpid())
+    jsonfile.write_json(run_dir / "process.json", me.to_json() if me else {})
+    os.chdir(spec.project)
+    logs.configure(pipeline=spec.pipeline, run=spec.run)
+    run = _Run(spec, run_dir)
+    run.signals.install()
+    exit_ = run.to_the_end()
+    run.close(exit_)
+
+
+class _Run:
+    """Owns the run's files and its one Spark session."""
+
+    def __init__(self, spec: RunSpec, run_dir: Path) -> None:
+        self.spec = spec
+        self.run_dir = run_dir
+        self.events = EventsFile(run_dir / "events.jsonl")
+        self.fleet = Fleet(spark=None, events=self.events)
+        self.signals = Signals(on_second=self._second_signal)
+        self._is_watching = False
+        self._closing = threading.Lock()
+
+    def to_the_end(self) -> Exit:
+        try:
+            java.check()
+            settings = self._settings()
+            if self.spec.define:
+                return pipeline.define(self.spec, settings, self.run_dir, self.fleet)
+            return self._unless_jvm_died(self._run(settings))
+        except Error as exc:
+            logger.error("%s", exc)
+            return self._unless_jvm_died(ending.of_error(exc, self.run_dir))
+        except BaseException as exc:
+            logger.exception("the run failed outside its queries")
+            return self._unless_jvm_died(ending.of_exception(exc, self.run_dir))
+
+    def _run(self, settings: config.Settings) -> Exit:
+        given = (self.spec, settings, self.run_dir, self.fleet, self.signals)
+        if self.spec.script:
+            return script.run(*given, close=self.close)
+        return pipeline.run(*given)
+
+    def _settings(self) -> config.Settings:
+        toml = Places(Path(self.spec.state)).code(self.spec.version) / "headrace.toml"
+        return config.load(Path(self.spec.project), self.spec.profile, toml)
+
+    def _unless_jvm_died(self, exit_: Exit) -> Exit:
+        """A dead JVM shows first as some Python call that failed: name the cause instead."""
+        spark = self.fleet.spark
+        if exit_.code == 0 or spark is None or not session.is_jvm_gone(spark, within_s=1.0):
+            return exit_
+        code = session.jvm_process(spark).poll()
+        return ending.of_dead_jvm(code, self.run_dir / "driver.log", self.run_dir)
+
+    def close(self, exit_: Exit) -> None:
+        """The last words, then the end. Never returns: a stuck thread must not keep us alive."""
+        with self._closing:
+            if self.fleet.spark is not None and exit_.failure != "jvm-died":
+                stopper = threading.Thread(target=self.fleet.spark.stop, daemon=True)
+                stopper.start()
+                stopper.join(STOP_SPARK_S)
+            self._write_exit(exit_)
+
+    def _second_signal(self) -> None:
+        """In the middle of a start nothing needs to be waited for; a drain hurries by itself."""
+        if not self.fleet.all():
+            with self._closing:
+                self._write_exit(Exit(Ending.CUT, code=1, at=time.time()))
+
+    def _write_exit(self, exit_: Exit) -> None:
+        self.events.tell(Kind.EXITED, data=exit_.to_json())
+        try:
+            self.events.sync()
+            jsonfile.write_json(self.run_dir / "exit.json", exit_.to_json())
+        except OSError:
+            logger.exception("exit.json could not be written")
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_.code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

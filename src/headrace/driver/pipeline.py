@@ -1,0 +1,160 @@
+"""A pipeline's run: load, define, claim every checkpoint, start every query, watch.
+
+All that can be refused is refused before the first query starts, so a refusal leaves no trace.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace import config, jsonfile
+from headrace.define import graph, loader
+from headrace.driver import build, fleet, session
+from headrace.driver.fleet import Claim, Fleet, Watched
+from headrace.driver.signals import Signals
+from headrace.driver.watch import Watch
+from headrace.errors import Error, Problems
+from headrace.model.events import Kind
+from headrace.model.pipeline import Definition
+from headrace.model.places import Places
+from headrace.model.runs import Ending, Exit, RunSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run(
+    spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet, signals: Signals
+) -> Exit:
+    mine = settings.for_pipeline(spec.pipeline)
+    wanted = _load(spec, mine, spec.pipeline, spec.file)
+    if signals.is_asked_to_stop():
+        return _stopped_before_start()
+    spark = start_session(spec, mine, run_dir, ours)
+    built = build.build(wanted, spark, mine)
+    _write_definition(spec, spec.pipeline, spec.file, built)
+    ours.events.tell(Kind.DEFINED, data={"queries": [p.query.name for p in built.planned]})
+    if signals.is_asked_to_stop():
+        return _stopped_before_start()
+    claims = [_claim(spark, spec, mine, planned) for planned in built.planned]
+    for planned, claimed in zip(built.planned, claims, strict=True):
+        _start(spark, planned, claimed, ours)
+    return Watch(ours, signals, mine.drain, run_dir, is_open=lambda: False).until_the_end()
+
+
+def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet) -> Exit:
+    """Definition mode: every named file is loaded, built and described; nothing is started."""
+    problems: list[Error] = []
+    loaded = []
+    for file in spec.define:
+        name = Path(file).stem
+        mine = settings.for_pipeline(name)
+        try:
+            loaded.append((name, file, mine, _load(spec, mine, name, file)))
+        except Error as exc:
+            problems += exc.problems if isinstance(exc, Problems) else [exc]
+    if loaded:
+        spark = start_session(spec, settings, run_dir, ours)
+        for name, file, mine, wanted in loaded:
+            try:
+                built = build.build(wanted, spark, mine, prepare=False)
+                _write_definition(spec, name, file, built)
+            except Error as exc:
+                problems += exc.problems if isinstance(exc, Problems) else [exc]
+    if problems:
+        raise Problems(problems)
+    return Exit(Ending.FINISHED, code=0, at=time.time())
+
+
+def start_session(
+    spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet
+) -> SparkSession:
+    conf = session.settings_of(
+        spec.pipeline, settings.spark, run_dir=run_dir, cores=os.cpu_count() or 1
+    )
+    session.write_conf(run_dir / "conf", conf)
+    code = Places(Path(spec.state)).code(spec.version)
+    session.prepare_environment(
+        run_dir / "conf",
+        (code / Path(spec.file).parent, code),
+        is_local=conf["spark.master"].startswith("local"),
+    )
+    spark = session.start()
+    ours.attach(spark)
+    ours.events.tell(Kind.RUN_STARTED, data=run_facts(spec, spark))
+    return spark
+
+
+def run_facts(spec: RunSpec, spark: SparkSession) -> dict[str, Any]:
+    process = session.jvm_process(spark)
+    return {
+        "pid": os.getpid(),
+        "jvm_pid": process.pid if process else None,
+        "spark_version": spark.version,
+        "python": sys.version.split()[0],
+        "master": spark.sparkContext.master,
+        "version": spec.version,
+        "profile": spec.profile,
+    }
+
+
+def _load(spec: RunSpec, settings: config.Settings, name: str, file: str) -> graph.Graph:
+    code = Places(Path(spec.state)).code(spec.version)
+    loaded = loader.load(file, root=code, project=Path(spec.project))
+    return graph.resolve(name, loaded.collector, settings)
+
+
+def _write_definition(spec: RunSpec, name: str, file: str, built: build.Built) -> None:
+    definition = Definition(
+        pipeline=name,
+        profile=spec.profile,
+        version=spec.version,
+        file=file,
+        nodes=built.nodes,
+        queries=tuple(planned.query for planned in built.planned),
+        warnings=built.warnings,
+    )
+    path = Places(Path(spec.state)).definition(spec.version, spec.profile, name)
+    jsonfile.write_json(path, definition.to_json())
+
+
+def _claim(
+    spark: SparkSession, spec: RunSpec, settings: config.Settings, planned: build.Planned
+) -> Any:
+    query = planned.query
+    if query.checkpoint is None:
+        return None
+    owner = Claim(
+        project=settings.name,
+        pipeline=spec.pipeline,
+        query=query.name,
+        fingerprint=dict(query.fingerprint),
+    )
+    return fleet.claim(spark, query.checkpoint, owner)
+
+
+def _start(spark: SparkSession, planned: build.Planned, claimed: Any, ours: Fleet) -> None:
+    query = planned.query
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+    if claimed is not None:
+        fleet.record(str(query.checkpoint), claimed)
+    writer = planned.sink.attach(
+        planned.frame.writeStream, query=query.name, mode=query.mode, checkpoint=query.checkpoint
+    )
+    started = writer.trigger(**planned.trigger.arguments()).start()
+    if claimed is not None and claimed.query_id != str(started.id):
+        fleet.record(str(query.checkpoint), replace(claimed, query_id=str(started.id)))
+    facts = {"guarantee": query.guarantee, "place": query.place}
+    if query.checkpoint is None:
+        facts["note"] = "starts anew: no checkpoint"
+    epoch = claimed.epoch if claimed is not None else None
+    ours.enter(Watched(query.name, started, query.checkpoint), epoch, facts)
+
+
+def _stopped_before_start() -> Exit:
+    return Exit(Ending.DRAINED, code=0, at=time.time())

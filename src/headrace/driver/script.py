@@ -1,0 +1,222 @@
+"""Somebody's own PySpark script, unchanged: executed, its queries found, watched, ended together.
+
+Headrace creates no session here (one made first would silently drop the script's `.master()` and
+`.config()`): our defaults lie underneath by SPARK_CONF_DIR. Three hooks on PySpark's own classes
+do the rest: `getOrCreate` adds the listener, the writer's options are noted, `start` takes the
+checkpoint's lock and records where the query was started. The script's own choices always win.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace import config
+from headrace.define import versions
+from headrace.driver import ending, fleet, pipeline, session
+from headrace.driver.fleet import Claim, Fleet, Watched
+from headrace.driver.signals import Signals
+from headrace.driver.watch import Watch
+from headrace.errors import Error
+from headrace.model.events import Kind
+from headrace.model.places import Places
+from headrace.model.runs import Exit, RunSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+RETURN_S = 10.0  # for a script to come back from awaitTermination after its queries have ended
+NOT_OURS = {"spark.master", "spark.app.name"}  # a script that sets none gets Spark's own defaults
+NO_REPLAY = {"TextSocket": "socket", "RateStream": "rate"}
+
+
+def run(
+    spec: RunSpec,
+    settings: config.Settings,
+    run_dir: Path,
+    ours: Fleet,
+    signals: Signals,
+    close: Callable[[Exit], None],
+) -> Exit:
+    """The script has the main thread, as it would alone; the loop that watches has another.
+
+    `close` ends the process from that other thread, for a script that does not return by itself
+    once its queries have ended (it sleeps, or waits for somebody).
+    """
+    mine = settings.for_pipeline(spec.pipeline)
+    _prepare(spec, mine, run_dir)
+    script = _Script(spec, ours)
+    script.hook()
+    outcome: list[Exit] = []
+    watch = Watch(ours, signals, mine.drain, run_dir, is_open=lambda: not script.done.is_set())
+
+    def watch_and_close() -> None:
+        outcome.append(watch.until_the_end())
+        if not script.done.wait(RETURN_S):
+            close(outcome[0])
+
+    watcher = threading.Thread(target=watch_and_close, name="watch", daemon=True)
+    watcher.start()
+    watch.failed_outside = _execute(script, run_dir)
+    script.done.set()
+    watcher.join()
+    return outcome[0]
+
+
+def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path) -> None:
+    conf = session.settings_of(
+        spec.pipeline, settings.spark, run_dir=run_dir, cores=os.cpu_count() or 1
+    )
+    asked_for = set(settings.spark)
+    kept = {k: v for k, v in conf.items() if k not in NOT_OURS or k in asked_for}
+    session.write_conf(run_dir / "conf", kept)
+    folders = (_copy(spec).parent, _original(spec).parent)
+    session.prepare_environment(run_dir / "conf", folders, is_local=True)
+
+
+def _copy(spec: RunSpec) -> Path:
+    return versions.code_path(Places(Path(spec.state)), spec.version, spec.file)
+
+
+def _original(spec: RunSpec) -> Path:
+    """Where the user keeps it: what `__file__`, tracebacks and places say."""
+    return Path(spec.project) / spec.file
+
+
+def _execute(script: _Script, run_dir: Path) -> Exit | None:
+    """Run it as `python script.py ARGS` would. None if it came to its end by itself."""
+    try:
+        script.execute()
+    except SystemExit as exc:
+        if exc.code in (None, 0):
+            return None
+        return replace(ending.of_exception(exc, run_dir), code=1)
+    except Error:
+        raise
+    except BaseException as exc:
+        traceback.print_exc()
+        return ending.of_exception(exc, run_dir)
+    return None
+
+
+@dataclass(slots=True)
+class _Noted:
+    """What a script said of a query before it started it."""
+
+    name: str | None = None
+    checkpoint: str | None = None
+
+
+@dataclass
+class _Script:
+    spec: RunSpec
+    fleet: Fleet
+    done: threading.Event = field(default_factory=threading.Event)
+    _count: int = 0
+    _noted: dict[int, _Noted] = field(default_factory=dict)
+
+    def execute(self) -> None:
+        copy, original = _copy(self.spec), str(_original(self.spec))
+        code = compile(copy.read_bytes(), original, "exec")
+        module = types.ModuleType("__main__")
+        module.__file__ = original
+        sys.modules["__main__"] = module  # so that its functions are pickled by value
+        sys.argv = [original, *self.spec.args]
+        sys.path[:0] = [str(copy.parent), str(Path(original).parent)]
+        exec(code, module.__dict__)  # noqa: S102 (this is what running a script means)
+
+    def hook(self) -> None:
+        from pyspark.sql import SparkSession
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        _wrap(SparkSession.Builder, "getOrCreate", self._get_or_create)
+        _wrap(DataStreamWriter, "option", self._option)
+        _wrap(DataStreamWriter, "options", self._options)
+        _wrap(DataStreamWriter, "queryName", self._query_name)
+        _wrap(DataStreamWriter, "start", self._start)
+        _wrap(DataStreamWriter, "toTable", self._start)
+
+    def _get_or_create(self, original: Callable[..., Any], builder: Any) -> Any:
+        spark = original(builder)
+        self._attach(spark)
+        return spark
+
+    def _attach(self, spark: Any) -> None:
+        if self.fleet.spark is None:
+            self.fleet.attach(spark)
+            self.fleet.events.tell(Kind.RUN_STARTED, data=pipeline.run_facts(self.spec, spark))
+
+    def _noted_of(self, writer: Any) -> _Noted:
+        return self._noted.setdefault(id(writer), _Noted())
+
+    def _option(self, original: Callable[..., Any], writer: Any, key: str, value: Any) -> Any:
+        if key.lower() == "checkpointlocation":
+            self._noted_of(writer).checkpoint = str(value)
+        return original(writer, key, value)
+
+    def _options(self, original: Callable[..., Any], writer: Any, **options: Any) -> Any:
+        for key, value in options.items():
+            writer.option(key, value)
+        return writer
+
+    def _query_name(self, original: Callable[..., Any], writer: Any, name: str) -> Any:
+        self._noted_of(writer).name = name
+        return original(writer, name)
+
+    def _start(self, original: Callable[..., Any], writer: Any, *args: Any, **options: Any) -> Any:
+        """Name it, lock its checkpoint, start it as the script says, watch it."""
+        noted = self._noted.pop(id(writer), None) or _Noted()
+        self._count += 1
+        name = noted.name or options.get("queryName") or f"query_{self._count}"
+        if noted.name is None and "queryName" not in options:
+            writer.queryName(name)
+            self._noted.pop(id(writer), None)
+        checkpoint = options.get("checkpointLocation") or noted.checkpoint or self._default(name)
+        spark = writer._spark
+        self._attach(spark)  # a session made without its builder
+        owner = Claim(project=self.spec.project, pipeline=self.spec.pipeline, query=name)
+        claimed = fleet.claim(spark, checkpoint, owner) if checkpoint else None
+        if claimed is not None:
+            fleet.record(str(checkpoint), claimed)
+        query: StreamingQuery = original(writer, *args, **options)
+        if claimed is not None:
+            fleet.record(str(checkpoint), replace(claimed, query_id=str(query.id)))
+        facts = {"place": self._place(), "guarantee": None, "note": self._note(writer, checkpoint)}
+        epoch = claimed.epoch if claimed is not None else None
+        self.fleet.enter(Watched(name, query, checkpoint), epoch, facts)
+        return query
+
+    def _default(self, name: str) -> str | None:
+        """`spark.sql.streaming.checkpointLocation` with a name gives a checkpoint that lasts."""
+        spark = self.fleet.spark
+        root = spark.conf.get("spark.sql.streaming.checkpointLocation", None) if spark else None
+        return f"{root.rstrip('/')}/{name}" if root else None
+
+    def _note(self, writer: Any, checkpoint: str | None) -> str | None:
+        if checkpoint:
+            return None
+        plan = writer._df._jdf.queryExecution().analyzed().toString()
+        kinds = [word for mark, word in NO_REPLAY.items() if mark in plan]
+        return f"starts anew: {', '.join([*kinds, 'no checkpoint'])}"
+
+    def _place(self) -> str:
+        for frame in reversed(traceback.extract_stack()):
+            if frame.filename == str(_original(self.spec)):
+                return f"{self.spec.file}:{frame.lineno}"
+        return self.spec.file
+
+
+def _wrap(owner: type, name: str, hook: Callable[..., Any]) -> None:
+    original = getattr(owner, name)
+
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return hook(original, self, *args, **kwargs)
+
+    setattr(owner, name, wrapped)

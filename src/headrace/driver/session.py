@@ -1,0 +1,176 @@
+"""The Spark session of a run: our defaults, the user's settings on top, and where they are written.
+
+Settings travel in a `SPARK_CONF_DIR` of the run (mode 0700), never on a command line: PySpark puts
+every conf of a builder into the arguments of spark-submit, where `ps` shows it to everyone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import SetupError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STREAMING = "spark.sql.streaming."
+ROCKSDB = STREAMING + "stateStore.rocksdb."
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    key: str
+    value: str
+    why: str
+    local_only: bool = False  # only where driver and executors are one machine
+
+
+DEFAULTS: tuple[Default, ...] = (
+    Default("spark.sql.session.timeZone", "UTC", "the same answer on every machine"),
+    Default(
+        "spark.sql.shuffle.partitions",
+        "8",
+        "Spark's 200 cost more than they give below a cluster; frozen with the first checkpoint",
+    ),
+    Default(
+        STREAMING + "stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "state outside the heap: it may grow without stopping the driver",
+    ),
+    Default(
+        ROCKSDB + "changelogCheckpointing.enabled", "true", "writes what changed, not all of it"
+    ),
+    Default(ROCKSDB + "boundedMemoryUsage", "true", "one limit for all state stores of a process"),
+    Default(ROCKSDB + "maxMemoryUsageMB", "512", "that limit"),
+    Default(
+        STREAMING + "checkpointFileManagerClass",
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+        "a third of the time per commit on local disks; object stores keep Spark's own choice",
+        local_only=True,
+    ),
+    Default("spark.scheduler.mode", "FAIR", "one pool a query: a heavy one cannot starve others"),
+    Default(STREAMING + "stopTimeout", "30s", "Spark would wait for ever"),
+    Default(STREAMING + "numRecentProgressUpdates", "10", "we keep the history ourselves"),
+    Default("spark.driver.memory", "1g", "room for several queries; raise it with the load"),
+    Default(
+        "spark.driver.extraJavaOptions",
+        "-Xss8m -XX:+ExitOnOutOfMemoryError",
+        "stopping inside foreachBatch overflows a small stack; a half-dead JVM helps nobody",
+    ),
+    Default("spark.ui.enabled", "false", "no port is opened unless asked for"),
+    Default("spark.ui.killEnabled", "false", "the UI has no login"),
+    Default("spark.ui.retainedJobs", "50", "the UI's memory is sized for batch jobs"),
+    Default("spark.ui.retainedStages", "50", "as above"),
+    Default("spark.ui.retainedTasks", "1000", "as above"),
+    Default("spark.sql.ui.retainedExecutions", "20", "as above"),
+    Default(STREAMING + "ui.retainedQueries", "5", "as above"),
+    Default("spark.ui.showConsoleProgress", "false", "the log is a file, not a terminal"),
+    Default(
+        "spark.redaction.regex",
+        "(?i)secret|password|passwd|pwd|token|access[.]?key|account[.]?key|api[._]?key"
+        "|routing[._]?key|webhook|jaas|credential|connection[._]?string",
+        "Spark's own pattern misses half of these",
+    ),
+    Default("spark.driver.host", "127.0.0.1", "listens on loopback only", local_only=True),
+    Default("spark.driver.bindAddress", "127.0.0.1", "as above", local_only=True),
+)
+
+LOG4J = """rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'}{UTC} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.manager.name = org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream
+logger.manager.level = error
+logger.delay.name = org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor
+logger.delay.level = error
+logger.stopping.name = org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+logger.stopping.level = error
+logger.cancel.name = org.apache.spark.scheduler.DAGScheduler
+logger.cancel.level = error
+"""
+
+
+def settings_of(
+    pipeline: str, user: Mapping[str, str], *, run_dir: Path, cores: int
+) -> dict[str, str]:
+    """What spark-defaults.conf will hold: ours underneath, the user's own on top. Pure."""
+    master = user.get("spark.master", f"local[{max(4, cores)}]")
+    is_local = master.startswith("local")
+    ours = {d.key: d.value for d in DEFAULTS if is_local or not d.local_only}
+    ours |= {
+        "spark.master": master,
+        "spark.app.name": pipeline,
+        "spark.sql.warehouse.dir": (run_dir / "warehouse").as_uri(),
+    }
+    merged = ours | dict(user)
+    if options := user.get("spark.driver.extraJavaOptions"):
+        merged["spark.driver.extraJavaOptions"] = (
+            f"{ours['spark.driver.extraJavaOptions']} {options}"
+        )
+    return merged
+
+
+def write_conf(folder: Path, settings: Mapping[str, str]) -> None:
+    """spark-defaults.conf is a Java properties file: backslashes and line ends are escaped."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lines = [f"{key} {_escape(value)}" for key, value in sorted(settings.items())]
+    for name, text in (("spark-defaults.conf", "\n".join(lines)), ("log4j2.properties", LOG4J)):
+        path = folder / name
+        path.touch(mode=0o600)
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local: bool) -> None:
+    """For the JVM that is about to be launched and the Python workers below it."""
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    kept = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, python_path), *kept])
+
+
+def start() -> SparkSession:
+    """Raises SetupError where the JVM does not come up; its own words are in the driver's log."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.builder.getOrCreate()
+    except PySparkRuntimeError as exc:
+        raise SetupError(
+            "Spark's JVM did not start.",
+            why=f"{exc} Its own output stands in the lines above this one.",
+            fix="check `java -version` (17 or 21), the settings under [spark], and free memory",
+            slug="jvm-did-not-start",
+        ) from exc
+
+
+def jvm_process(spark: SparkSession) -> Any:
+    """The Popen of the JVM (spark-submit becomes java), or None if we did not start it."""
+    return getattr(spark.sparkContext._gateway, "proc", None)
+
+
+def is_jvm_gone(spark: SparkSession, within_s: float = 0.0) -> bool:
+    process = jvm_process(spark)
+    deadline = time.monotonic() + within_s
+    while process is not None and process.poll() is None:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+    return process is not None

@@ -1,0 +1,120 @@
+"""Every error a user can meet, in one tree.
+
+    Error                  exit 1   something failed
+    ├── ConfigError        exit 2   headrace.toml or an option is wrong
+    ├── DefinitionError    exit 2   a pipeline's file is wrong
+    │   └── Problems       exit 2   all of them at once, as `check` finds them
+    ├── ConnectorError     exit 2   a source or sink cannot be what was asked of it
+    ├── CheckpointError    exit 3   a checkpoint cannot be used: held, foreign, torn, lost
+    ├── SetupError         exit 3   the machine is not ready: Java, port, disk, owner, lock
+    ├── ControlError       exit 3   no supervisor to talk to, or it refuses
+    ├── StoreError         exit 1   our own state cannot be read or written
+    ├── NotifyError        exit 1   a notice could not be delivered
+    └── FencedError        exit 7   an older run met the traces of a newer one
+
+An error says what happened, why, where, and what to do; each has a stable `slug` with a heading in
+docs/reference/errors.md. What may be retried is decided in `failures/` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class Error(Exception):
+    """The root: `what` is a sentence with real names and values; the rest is optional."""
+
+    slug: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str | None = None,
+        where: str | None = None,
+        fix: str | None = None,
+        slug: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.where = where
+        self.fix = fix
+        self.code = slug or type(self).slug
+
+    def as_dict(self) -> dict[str, str | None]:
+        """The one shape in which errors travel between processes and over HTTP."""
+        return {
+            "slug": self.code,
+            "what": self.what,
+            "why": self.why,
+            "where": self.where,
+            "fix": self.fix,
+        }
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        lines += [f"  {name}: {text}" for name, text in self._details() if text]
+        return "\n".join(lines)
+
+    def _details(self) -> Sequence[tuple[str, str | None]]:
+        return (("why", self.why), ("where", self.where), ("fix", self.fix))
+
+
+class ConfigError(Error):
+    slug = "bad-setting"
+    exit_code = 2
+
+
+class DefinitionError(Error):
+    slug = "bad-definition"
+    exit_code = 2
+
+
+class Problems(DefinitionError):  # noqa: N818 (it is several)
+    """All that is wrong, at once. `problems` are errors of any kind; the worst code wins."""
+
+    slug = "problems"
+
+    def __init__(self, problems: Sequence[Error]) -> None:
+        count = len(problems)
+        super().__init__(f"{count} problem{'s' if count != 1 else ''} found.")
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class ConnectorError(Error):
+    slug = "bad-connector"
+    exit_code = 2
+
+
+class CheckpointError(Error):
+    slug = "bad-checkpoint"
+    exit_code = 3
+
+
+class SetupError(Error):
+    slug = "setup"
+    exit_code = 3
+
+
+class ControlError(Error):
+    slug = "control"
+    exit_code = 3
+
+
+class StoreError(Error):
+    slug = "store"
+
+
+class NotifyError(Error):
+    slug = "notify"
+
+
+class FencedError(Error):
+    slug = "fenced"
+    exit_code = 7

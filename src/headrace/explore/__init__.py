@@ -1,0 +1,1 @@
+"""Looking at results: exactly the committed data, without a JVM."""

@@ -1,0 +1,97 @@
+"""Failures of disks, object stores, credentials and networks. Read through `table`."""
+
+from __future__ import annotations
+
+from headrace.failures.entry import Entry, Kind
+
+_PATH = r"(?P<path>(?:[a-z0-9]+:)?/[^\s,;'\"]*?)(?=[.,;]?(?:\s|$|['\"]))"
+
+DISK_FULL = Entry(
+    43,
+    "disk-full",
+    Kind.RETRY,
+    patterns=(r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]",),
+    names=(r"(?:writing rows to|writing to|file) " + _PATH,),
+    what="A disk is full[: {path}].",
+    why="There is no space left on the device that holds the output, the checkpoint or Spark's "
+    "temporary files.",
+    fix="Make space (`df -h` shows where) or enlarge the disk. The query goes on by itself then.",
+)
+
+# These explain whatever else went wrong, so they are searched first.
+FIRST = (
+    DISK_FULL,
+    Entry(
+        42,
+        "credentials-expired",
+        # Once more, since a new token is often there by then.
+        Kind.RETRY_THEN_HUMAN,
+        retries=1,
+        patterns=(
+            r"(?i:\btoken\b[^\n]{0,200}\b(?:is|has) expired)|\bExpiredToken(?:Exception)?\b"
+            r"|\bRequestExpired\b",
+        ),
+        what="Credentials have expired.",
+        why="{type}[: {message}]",
+        fix="It is tried once more with fresh ones. Otherwise renew them; a role or keytab that "
+        "renews itself lasts longer than a fixed token.",
+    ),
+    Entry(
+        42,
+        "access-denied",
+        Kind.HUMAN,
+        patterns=(
+            r"\bAccessDenied(?:Exception)?\b|\bAccessControlException\b|\bAuthorizationPermissionMismatch\b",
+            r"(?i:status(?: code)?:? 403\b|\b403 Forbidden)",
+            r"\bInvalidAccessKeyId\b|\bSignatureDoesNotMatch\b|\bAuthenticationFailed\b",
+            r"password authentication failed|no password supplied|\b28P01\b",
+            r"\[Errno 13\] Permission denied|\(Permission denied\)",
+        ),
+        names=(_PATH,),
+        what="Access was refused[: {path}].",
+        why="{type}[: {message}]",
+        fix="Check which user or key this runs with and what it may do; correct it, then "
+        "`headrace start NAME`.",
+    ),
+)
+
+ENTRIES = (
+    Entry(
+        40,
+        "input-file-gone",
+        Kind.DATA,
+        conditions=("FAILED_READ_FILE.FILE_NOT_EXIST", "PATH_NOT_FOUND"),
+        hints=(
+            r"\bFileNotFoundException\b(?![^\n]*(?:/state/\d|_spark_metadata|/offsets/|/commits/))",
+        ),
+        names=(
+            r"reading file " + _PATH,
+            r"Path does not exist: " + _PATH,
+            r"FileNotFoundException: (?:File )?" + _PATH,
+        ),
+        what="An input file or folder is not there[: {path}].",
+        why="It was deleted or moved after it had been listed, or never existed.",
+        fix="Put it back, or correct the path. To go on without it, set "
+        "spark.sql.files.ignoreMissingFiles: its rows are then lost.",
+    ),
+    Entry(
+        41,
+        "storage-hiccup",
+        Kind.RETRY,
+        patterns=(
+            r"\bSlowDown\b|(?i:status(?: code)?:? (?:500|502|503)\b)|\b503 Service Unavailable",
+            r"\bSocketTimeout(?:Exception)?\b|\bFetchFailed(?:Exception)?\b"
+            r"|\bMetadataFetchFailedException\b",
+            r"java\.net\.(?:ConnectException|UnknownHostException|NoRouteToHostException"
+            r"|SocketException)",
+            r"Connection reset by peer|\bConnectTimeoutException\b",
+        ),
+        # The cause inside (a full disk, a refused key) says more.
+        hints=(r"\[FAILED_READ_FILE\b", r"\[TASK_WRITE_FAILED\]"),
+        names=(r"(?:reading file|writing rows to) " + _PATH,),
+        what="Storage or the network failed for a moment[: {path}].",
+        why="{type}[: {message}]",
+        fix="It is tried again by itself, later each time. If this repeats, look at the storage's "
+        "health.",
+    ),
+)

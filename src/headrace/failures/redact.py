@@ -1,0 +1,101 @@
+"""Takes secrets out of text. Called before anything is stored, shown or shortened.
+
+By value (the secrets that settings resolved) and by key (what looks like `password=…`), since a
+value may be unknown here and a key may be missing in an error message.
+
+Invariant: runs before truncation: half a secret is still a secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Collection
+from urllib.parse import quote, quote_plus
+
+HIDDEN = "[hidden]"
+SECRET_CHARS_MIN = 4  # shorter values would hide ordinary words
+
+# What stands before it in a longer key does not matter. Bounded, so that no text takes long.
+_KEY = (
+    r"(?:passw(?:or)?d|passphrase|pwd|secret|token|access[._-]?key(?![._-]?name)"
+    r"|account[._-]?key"
+    r"|shared[._-]?access[._-]?(?:key(?![._-]?name)|signature)|private[._-]?key|api[._-]?key"
+    r"|routing[._-]?key|integration[._-]?key|webhook(?:[._-]?url)?|credentials?|sasl\.jaas\.config)"
+    r"[\w.-]{0,60}"
+)
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
+        ),
+        HIDDEN,
+    ),
+    # A JAAS line holds quoted values and ends with a semicolon.
+    (
+        re.compile(
+            r"(?i)(jaas[._-]?config[\"']?\s{0,8}[=:]\s{0,8}[\"']?)[^\n]*?(?:;[\"']?(?=\s|$|,|\})|$)",
+            re.M,
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        re.compile(r"(?i)(LoginModule\s+(?:required|requisite|sufficient|optional)\s)[^\n;]*"),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(?i)\b(Endpoint=sb://)[^\s\"']+"), rf"\1{HIDDEN}"),
+    (re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@\"']*:)[^\s/\"']+(@)"), rf"\1{HIDDEN}\2"),
+    (
+        re.compile(
+            r"(?i)(\bauthorization[\"']?\s{0,8}[=:]\s{0,8}[\"']?)[^\s\"',]+(?:[ \t]+[^\s\"',]+)?"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1\2{HIDDEN}"),
+    (
+        re.compile(
+            r"https://hooks\.slack\.com/\S+"
+            r"|https://[^\s\"'/]{1,253}/(?:[^\s\"'/]{1,100}/){0,8}(?:incoming)?webhook\w{0,40}/[^\s\"']+",
+            re.I,
+        ),
+        HIDDEN,
+    ),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
+    (
+        re.compile(rf"(?i)({_KEY}[\"']?\s{{0,8}}[=:]\s{{0,8}})\"(?:[^\"\\\n]|\\.)*\""),
+        rf'\1"{HIDDEN}"',
+    ),
+    (
+        re.compile(rf"(?i)({_KEY}[\"']?\s{{0,8}}[=:]\s{{0,8}})'(?:[^'\\\n]|\\.)*'"),
+        rf"\1'{HIDDEN}'",
+    ),
+    (
+        re.compile(rf"(?i)({_KEY}\s{{0,8}}[=:]\s{{0,8}})(?!\[hidden\])[^\s\"',;&)}}\]]+"),
+        rf"\1{HIDDEN}",
+    ),
+)
+
+
+def redact(text: str, secrets: Collection[str] = ()) -> str:
+    """`text` without the given values, also as URLs and headers write them, and lookalikes."""
+    for form in sorted(_forms(secrets), key=len, reverse=True):  # a longer one may hold a shorter
+        text = text.replace(form, HIDDEN)
+    for pattern, by in _RULES:
+        text = pattern.sub(by, text)
+    return text
+
+
+def _forms(secrets: Collection[str]) -> set[str]:
+    forms: set[str] = set()
+    for secret in secrets:
+        for value in {secret, secret.strip()}:
+            if len(value) < SECRET_CHARS_MIN:
+                continue
+            encoded = base64.b64encode(value.encode()).decode()
+            escaped = value.encode("unicode_escape").decode()
+            forms |= {value, quote(value, safe=""), quote_plus(value), encoded, escaped}
+            forms.add(value.replace("\\", "\\\\").replace('"', '\\"'))
+            forms |= {
+                line for line in value.splitlines() if len(line) >= 16
+            }  # a PEM, torn by a log
+    return forms

@@ -1,0 +1,105 @@
+"""One way of logging for all processes: UTC, one line, with the pipeline, run and query concerned.
+
+Logs are for people; programs read events. Logs go to standard error, which whoever starts a process
+points at a file; files that grow are cut by `keep_short`, since their writers hold them open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+LINE_MAX = 8000
+_FIELDS = ("pipeline", "run", "query")
+_about: ContextVar[dict[str, str] | None] = ContextVar("about", default=None)
+_always: dict[str, str] = {}
+
+
+def configure(
+    *,
+    format: str = "text",
+    level: int = logging.INFO,
+    stream: TextIO | None = None,
+    **about: str,
+) -> None:
+    """Call once, in main. `about` (pipeline=, run=) is said in every line of this process."""
+    _always.clear()
+    _always.update(about)
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.addFilter(_add_about)
+    handler.setFormatter(_Json() if format == "json" else _Text())
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)  # of others: only what is wrong
+    logging.getLogger("headrace").setLevel(level)
+
+
+@contextlib.contextmanager
+def about(**fields: str) -> Iterator[None]:
+    """Lines logged inside say this too: `with logs.about(pipeline=name): …`."""
+    token = _about.set({**(_about.get() or {}), **fields})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def _add_about(record: logging.LogRecord) -> bool:
+    for name, value in {**_always, **(_about.get() or {})}.items():
+        if not hasattr(record, name):
+            setattr(record, name, value)
+    return True
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = [f"{n}={getattr(record, n)}" for n in _FIELDS if getattr(record, n, None)]
+        message = record.getMessage()[:LINE_MAX]
+        head = f"{_at(record)} {record.levelname.lower():7} {message}"
+        line = f"{head}  [{' '.join(fields)}]" if fields else head
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        body = {"at": _at(record), "level": record.levelname.lower(), "logger": record.name}
+        body["text"] = record.getMessage()[:LINE_MAX]
+        body.update({n: getattr(record, n) for n in _FIELDS if getattr(record, n, None)})
+        if record.exc_info:
+            body["trace"] = self.formatException(record.exc_info)
+        return json.dumps(body, ensure_ascii=False, default=str)
+
+
+def _at(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def keep_short(path: Path, bytes_max: int) -> bool:
+    """Above the limit: keep a copy as NAME.1 and empty the file, whose writer appends (O_APPEND).
+
+    Lines written between the two steps are lost, which is the price of not owning the writer.
+    """
+    try:
+        if path.stat().st_size <= bytes_max:
+            return False
+    except OSError:
+        return False
+    with contextlib.suppress(OSError):  # a full disk: then the old lines go, so that new ones fit
+        shutil.copyfile(path, path.with_name(path.name + ".1"))
+        path.with_name(path.name + ".1").chmod(0o600)
+    with contextlib.suppress(OSError):
+        os.truncate(path, 0)
+        return True
+    return False

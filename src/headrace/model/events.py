@@ -1,0 +1,54 @@
+"""What a driver tells: one JSON object a line in the run's events file.
+
+Written by `driver/events.py`, read by `supervisor/`. Programs may read the file too: the kinds and
+their fields are documented in docs/reference/events.md, and nothing is ever taken out of a line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """Past tense: an event has happened."""
+
+    RUN_STARTED = "run_started"  # pid, jvm_pid, spark_version, master, version, profile
+    DEFINED = "defined"  # queries: [names in order]
+    QUERY_STARTED = "query_started"  # id, run_id, checkpoint, epoch, guarantee, note, place
+    PROGRESSED = "progressed"  # progress: Spark's own progress object
+    IDLED = "idled"  # the trigger fired, there was nothing to do
+    QUERY_TERMINATED = "query_terminated"  # error_class, error (first lines), or neither
+    SAMPLED = "sampled"  # queries: {name: status}, heap_used, heap_max, memory, cpu_s
+    DRAIN_STARTED = "drain_started"  # deadline_s, reason
+    QUERY_STOPPED = "query_stopped"  # batch, how: "clean" | "cut" | "failed" | "ended"
+    THINNED = "thinned"  # skipped: progress lines left out since the file is full
+    EXITED = "exited"  # the content of exit.json
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`query` is the query's name within its pipeline, where the event is about one."""
+
+    at: float  # seconds since the epoch, UTC
+    kind: Kind
+    query: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_line(self) -> str:
+        body = {"at": round(self.at, 3), "event": self.kind.value}
+        if self.query is not None:
+            body["query"] = self.query
+        return json.dumps({**body, **self.data}, separators=(",", ":"), default=str)
+
+    @classmethod
+    def from_line(cls, line: str) -> Event:
+        """Raises ValueError on a torn line (the writer was killed in the middle of it)."""
+        body = json.loads(line)
+        if not isinstance(body, dict) or "event" not in body or "at" not in body:
+            raise ValueError(f"not an event: {line[:80]!r}")
+        at, kind, query = body.pop("at"), Kind(body.pop("event")), body.pop("query", None)
+        return cls(at=float(at), kind=kind, query=query, data=body)

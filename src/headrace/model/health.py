@@ -1,0 +1,212 @@
+"""How a pipeline is, in one state and in words. The only place that judges. Pure.
+
+Read by `supervisor/` (which acts on stalls and writes the status) and by whoever shows one.
+Invariant: the words after a state never repeat it: "orders is waiting: starts again in 12 s, …".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.model.limits import RestartLimits, WatchdogLimits
+from headrace.model.runs import Desired, Ending, Exit, Wanted
+from headrace.model.runview import QueryView, RunView
+from headrace.model.status import QueryStatus, State
+
+BEHIND_BATCHES = 3  # in a row with more rows coming in than done: no longer chance
+REAL_TIME_BATCHES = 2  # a real-time query is silent for its whole batch
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A query at work that does not advance. `kill_s` is the age at which it is given up."""
+
+    query: str
+    for_s: float
+    limit_s: float
+    kill_s: float
+    has_data: bool
+
+    @property
+    def is_hopeless(self) -> bool:
+        return self.for_s >= self.kill_s
+
+    def in_words(self) -> str:
+        what = "while data is waiting" if self.has_data else "while its trigger is active"
+        return f"no batch of {self.query} for {span(self.for_s)} {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """All that a judgement rests on. `view` is of the live run; without one nothing runs."""
+
+    desired: Desired
+    view: RunView | None = None
+    stopping: str | None = None  # why the live run is being ended
+    stalls: tuple[Stall, ...] = ()
+    attention: str | None = None  # why a person is needed
+    next_start_at: float | None = None
+    next_attempt: int = 1
+    because: str | None = None  # why it has to start again
+    last: Exit | None = None
+
+
+def stalls(view: RunView, limits: WatchdogLimits, now: float) -> tuple[Stall, ...]:
+    """`now` is the time by which the view was heard. A query between triggers never stalls."""
+    found = []
+    for query in view.queries.values():
+        if query.terminated_at is not None or query.advanced_at is None:
+            continue
+        is_at_work = query.data_available if query.trigger_active is None else query.trigger_active
+        age = now - query.advanced_at
+        limit = _stall_limit(query, limits)
+        if is_at_work and age >= limit:
+            has_data = query.data_available is not False
+            found.append(Stall(query.name, age, limit, limit * limits.kill_after, has_data))
+    return tuple(found)
+
+
+def _stall_limit(query: QueryView, limits: WatchdogLimits) -> float:
+    usual = (query.batch_ms_p95 or 0.0) / 1000
+    own = (query.batch_length_s or 0.0) * REAL_TIME_BATCHES
+    return max(limits.stall_s, limits.stall_batches * usual, own)
+
+
+def is_healthy(has_worked: bool, lived_s: float, limits: RestartLimits) -> bool:
+    """A run after which the next restart is quick again: not merely alive, it did its work."""
+    return has_worked and lived_s >= limits.healthy_after_s
+
+
+def judge(subject: Subject, now: float) -> tuple[State, str]:
+    if subject.view is not None:
+        return _judge_live(subject.view, subject)
+    if subject.desired.wanted == Wanted.STOPPED:
+        by = f" by {subject.desired.by}" if subject.desired.by else ""
+        return State.STOPPED, f"stopped{by}{_how(subject.last)}"
+    if subject.attention is not None:
+        return State.NEEDS_ATTENTION, subject.attention
+    if subject.last is not None and subject.last.ending == Ending.FINISHED:
+        return State.FINISHED, "all queries have read what there was"
+    if subject.next_start_at is not None:
+        left = span(max(0.0, subject.next_start_at - now))
+        words = f"starts again in {left}, attempt {subject.next_attempt}"
+        return State.WAITING, f"{words}, because {subject.because}" if subject.because else words
+    return State.STARTING, "is about to start"
+
+
+def _judge_live(view: RunView, subject: Subject) -> tuple[State, str]:
+    if subject.stopping is not None:
+        return State.STOPPING, subject.stopping
+    if subject.stalls:
+        return State.STALLED, "; ".join(stall.in_words() for stall in subject.stalls)
+    if not view.has_worked:
+        return State.STARTING, _starting(view)
+    judged = [(query.name, *judge_query(query, subject)) for query in view.queries.values()]
+    behind = [f"{name} {why}" for name, state, why in judged if state is State.CATCHING_UP]
+    if behind:
+        return State.CATCHING_UP, "; ".join(behind)
+    count = len(judged)
+    return State.RUNNING, f"{count} {'query' if count == 1 else 'queries'}"
+
+
+def _starting(view: RunView) -> str:
+    if view.pid is None:
+        return "the driver starts"
+    if not view.is_defined and not view.queries:
+        return "Spark starts"
+    waiting = [query.name for query in view.queries.values() if not query.has_worked]
+    return f"first batch of {', '.join(waiting)}" if waiting else "queries start"
+
+
+def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
+    """A query as part of its pipeline's live run."""
+    stall = next((s for s in subject.stalls if s.query == query.name), None)
+    if query.stopped is not None or query.terminated_at is not None:
+        batch = "" if query.stopped_batch is None else f" at batch {query.stopped_batch}"
+        return State.STOPPED, f"{query.stopped or 'ended'}{batch}"
+    if subject.stopping is not None:
+        return State.STOPPING, subject.stopping
+    if stall is not None:
+        return State.STALLED, stall.in_words()
+    if not query.has_worked:
+        return State.STARTING, "first batch"
+    if query.lag_rows is not None and query.lag_rows > max(query.last_rows_in, 1):
+        return State.CATCHING_UP, f"{query.lag_rows:,} rows behind{_to_go(query)}"
+    if query.behind_streak >= BEHIND_BATCHES:
+        rates = f"{query.input_rate or 0:,.0f} rows/s come in, {query.processing_rate or 0:,.0f}"
+        return State.CATCHING_UP, f"{rates} are processed"
+    return State.RUNNING, query.message or "running"
+
+
+def _to_go(query: QueryView) -> str:
+    gain = (query.processing_rate or 0.0) - (query.input_rate or 0.0)
+    if gain <= 0 or not query.lag_rows:
+        return ""
+    return f", {span(query.lag_rows / gain)} to go"
+
+
+def query_statuses(subject: Subject) -> tuple[QueryStatus, ...]:
+    """One row a query, as `status` shows it below its pipeline."""
+    if subject.view is None:
+        return ()
+    found = []
+    for query in subject.view.queries.values():
+        state, _ = judge_query(query, subject)
+        found.append(
+            QueryStatus(
+                name=query.name,
+                state=state.value,
+                guarantee=query.guarantee,
+                note=query.note,
+                rows_in=query.rows_in,
+                rows_out=query.rows_out,
+                batches=query.batches,
+                batch=query.batch,
+                input_rate=query.input_rate,
+                processing_rate=query.processing_rate,
+                lag_rows=query.lag_rows,
+                message=query.message,
+                data_available=query.data_available,
+                trigger_active=query.trigger_active,
+                last_progress_at=query.last_progress_at,
+            )
+        )
+    return tuple(found)
+
+
+def cause(exit_: Exit) -> str:
+    """Why a run ended, as the end of a sentence that begins with "because"."""
+    what = (exit_.error or {}).get("what")
+    if what:
+        words = str(what).strip().splitlines()[0].rstrip(".")
+        first = words.partition(" ")[0]
+        return words[0].lower() + words[1:] if first in _NOT_NAMES else words
+    return {
+        Ending.VANISHED: "the driver vanished (killed, or the machine went down)",
+        Ending.STALLED: "the driver hung and was killed",
+        Ending.DRAINED: "the driver was asked to stop by another program",
+        Ending.CUT: "the driver was stopped by another program in the middle of a batch",
+        Ending.FENCED: "a newer run owns its checkpoint",
+    }.get(Ending(exit_.ending), f"the driver ended with code {exit_.code}")
+
+
+_NOT_NAMES = ("The", "A", "An", "It", "No", "There", "This", "Query")
+
+
+def _how(exit_: Exit | None) -> str:
+    if exit_ is None or exit_.ending not in (Ending.DRAINED, Ending.CUT):
+        return ""
+    if exit_.ending == Ending.DRAINED:
+        return ", at a batch boundary"
+    cut = [name for name, q in exit_.queries.items() if q.get("how") == "cut"]
+    return (
+        f", in the middle of a batch of {', '.join(cut)}" if cut else ", in the middle of a batch"
+    )
+
+
+def span(seconds: float) -> str:
+    """A duration as people say it: 12 s, 6 min, 3 h."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.1f} s"

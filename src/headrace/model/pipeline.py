@@ -1,0 +1,72 @@
+"""A pipeline as defined: all that processes without Spark know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a definition stands: a path relative to the project, and a line."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A source, table, view or query. `inputs` are names of other nodes."""
+
+    name: str
+    kind: str  # source | table | view | query
+    place: str
+    inputs: tuple[str, ...] = ()
+    connector: Mapping[str, Any] | None = None  # kind and fields, secrets as references
+    schema: str | None = None  # DDL
+    streaming: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One streaming query: a node with a sink, a trigger, a mode and a checkpoint of its own."""
+
+    name: str
+    place: str
+    inputs: tuple[str, ...]
+    sink: Mapping[str, Any]
+    mode: str
+    trigger: Mapping[str, Any]
+    checkpoint: str | None
+    guarantee: str  # exactly-once | at-least-once | none
+    guarantee_why: str
+    schema: str | None = None
+    fresh_within_s: float | None = None
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """`.headrace/versions/HASH/definition.PROFILE.PIPELINE.json`."""
+
+    pipeline: str
+    profile: str
+    version: str
+    file: str
+    nodes: tuple[Node, ...]
+    queries: tuple[Query, ...]
+    warnings: tuple[Mapping[str, Any], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Definition:
+        nodes = tuple(Node(**{**n, "inputs": tuple(n["inputs"])}) for n in body["nodes"])
+        queries = tuple(Query(**{**q, "inputs": tuple(q["inputs"])}) for q in body["queries"])
+        rest = {k: body[k] for k in ("pipeline", "profile", "version", "file")}
+        return cls(**rest, nodes=nodes, queries=queries, warnings=tuple(body.get("warnings", ())))

@@ -1,0 +1,83 @@
+"""Where things are kept below a project's state folder. Paths only; nobody here touches a disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """`state` is `.headrace`, absolute. Deleting it while nothing runs loses no data."""
+
+    state: Path
+
+    @property
+    def supervisor_lock(self) -> Path:  # held (fcntl.lockf) while a supervisor lives
+        return self.state / "supervisor.lock"
+
+    @property
+    def supervisor_process(self) -> Path:  # model.runs.Process of the supervisor
+        return self.state / "supervisor.json"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.state / "supervisor.log"
+
+    @property
+    def requests(self) -> Path:
+        return self.state / "requests"
+
+    @property
+    def answers(self) -> Path:
+        return self.state / "answers"
+
+    @property
+    def history(self) -> Path:
+        return self.state / "history.db"
+
+    @property
+    def alerts(self) -> Path:
+        return self.state / "alerts.db"
+
+    @property
+    def versions(self) -> Path:
+        return self.state / "versions"
+
+    @property
+    def runs(self) -> Path:
+        return self.state / "runs"
+
+    @property
+    def desired_folder(self) -> Path:
+        return self.state / "desired"
+
+    def desired(self, pipeline: str) -> Path:
+        return self.desired_folder / f"{pipeline}.json"
+
+    def version(self, version: str) -> Path:
+        return self.versions / version
+
+    def code(self, version: str) -> Path:
+        return self.version(version) / "files"
+
+    def definition(self, version: str, profile: str, pipeline: str) -> Path:
+        return self.version(version) / "definitions" / profile / f"{pipeline}.json"
+
+    def run(self, run: str) -> Path:
+        return self.runs / run
+
+    def events(self, run: str) -> Path:
+        return self.run(run) / "events.jsonl"
+
+    def exit(self, run: str) -> Path:
+        return self.run(run) / "exit.json"
+
+    def spec(self, run: str) -> Path:
+        return self.run(run) / "run.json"
+
+    def process(self, run: str) -> Path:
+        return self.run(run) / "process.json"
+
+    def log(self, run: str) -> Path:
+        return self.run(run) / "driver.log"

@@ -1,0 +1,45 @@
+"""What a person asks of the supervisor: a small file in `.headrace/requests/`, answered by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from headrace.model.runs import Jsonable
+
+
+class What(StrEnum):
+    DEPLOY = "deploy"  # run this version (drain and switch if another runs)
+    START = "start"
+    STOP = "stop"  # drain
+    CUT = "cut"  # stop at once, without waiting for a batch boundary
+    RESTART = "restart"
+    ROLLBACK = "rollback"  # to `version`, or to the one before
+    DOWN = "down"  # drain all, end the supervisor, keep what should run
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Jsonable):
+    id: str
+    what: str  # What
+    by: str
+    at: float
+    pipeline: str = ""
+    version: str = ""
+    profile: str = "dev"
+    file: str = ""
+    script: bool = False
+    args: tuple[str, ...] = ()
+    dev: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Jsonable):
+    """`.headrace/answers/ID.json`: what became of a request."""
+
+    id: str
+    ok: bool
+    text: str = ""
+    error: Mapping[str, Any] | None = None  # errors.Error.as_dict()

@@ -1,0 +1,111 @@
+"""A run: one driver process from its start to its end, and the files that describe it.
+
+`.headrace/runs/RUN/` holds `run.json` (RunSpec, written by the supervisor before the start),
+`process.json` (Process, by the driver first of all), `events.jsonl`, `driver.log` (its output),
+`exit.json` (Exit, by the driver last of all; a driver without one has vanished).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self
+
+
+class Jsonable:
+    """Dataclass to plain JSON types and back; unknown keys of a newer writer are ignored."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+        return cls(
+            **{k: tuple(v) if isinstance(v, list) else v for k, v in body.items() if k in known}
+        )
+
+
+class Wanted(StrEnum):
+    RUNNING = "running"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Desired(Jsonable):
+    """`.headrace/desired/PIPELINE.json`: what should run. Only the supervisor writes it."""
+
+    pipeline: str
+    wanted: str  # Wanted
+    version: str  # content hash; the code is .headrace/versions/VERSION/files
+    profile: str
+    file: str  # the pipeline's file or script, relative to the project
+    script: bool = False
+    args: tuple[str, ...] = ()  # a script's own arguments
+    generation: int = 1  # rises with every change; a run of an older one is drained and replaced
+    dev: bool = False  # deployed by `run`: belongs to a working tree, not to a release
+    previous: tuple[str, ...] = ()  # earlier versions, newest last, for `rollback`
+    by: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec(Jsonable):
+    """`run.json`: everything a driver needs to know; it takes nothing else from its parent."""
+
+    run: str
+    pipeline: str
+    project: str  # absolute; the driver's working folder
+    state: str  # absolute; .headrace
+    version: str
+    profile: str
+    file: str  # relative to the project
+    script: bool = False
+    args: tuple[str, ...] = ()
+    generation: int = 1
+    attempt: int = 1
+    restarts: int = 0  # of this generation, before this run
+    at: float = 0.0
+    define: tuple[str, ...] = ()  # definition mode: files to define, nothing is started
+
+
+@dataclass(frozen=True, slots=True)
+class Process(Jsonable):
+    """Which process this really is: a pid alone may belong to a stranger after a while."""
+
+    pid: int
+    started: float  # the process's own start time, from the kernel
+    boot: str  # boot id; pids and start times mean nothing across a reboot
+
+
+class Ending(StrEnum):
+    FINISHED = "finished"  # all queries were available-now and are done
+    DRAINED = "drained"  # asked to stop; every query ended at a batch boundary
+    CUT = "cut"  # asked to stop; at least one query did not reach a boundary in time
+    FAILED = "failed"  # a query or the user's code failed
+    REFUSED = "refused"  # did not start: definition, checkpoint, machine
+    FENCED = "fenced"  # a newer run owns the checkpoint
+    VANISHED = "vanished"  # no exit.json: killed, or the machine went down
+    STALLED = "stalled"  # ended by the watchdog
+
+
+@dataclass(frozen=True, slots=True)
+class Exit(Jsonable):
+    """`exit.json`: how a run ended, in a form that decisions and people can use."""
+
+    ending: str  # Ending
+    code: int
+    at: float
+    error: Mapping[str, Any] | None = None  # errors.Error.as_dict()
+    problems: tuple[Mapping[str, Any], ...] = ()  # more of them, for Problems
+    query: str | None = None  # the query that failed first
+    batch: int | None = None  # the batch it failed in
+    kind: str | None = None  # failures: retry | retry-then-human | human | data | unknown
+    retries: int | None = None  # of kind retry-then-human: how many
+    failure: str | None = None  # slug of the catalogue's entry
+    fingerprint: str | None = None  # same failure, same fingerprint
+    trace: str | None = None  # path of the full trace
+    queries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name: {batch, how}

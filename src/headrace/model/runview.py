@@ -1,0 +1,313 @@
+"""What is known of one run: the fold of its events, line after line.
+
+Fed by `supervisor/watch.py`, read by the policy, by `health` and by whoever shows a status. Pure.
+Invariant: no clock here. `at` is the driver's time of an event, for people; `heard_at` is the
+reader's own steady time, for limits, so that a clock that jumps never kills a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.model.events import Event, Kind
+
+BATCHES_REMEMBERED = 64
+QUERIES_MAX = 200  # names of queries come from a file: it may hold anything
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """One query of the run. `batches` and `batch` count what is committed."""
+
+    name: str
+    id: str | None = None
+    started_at: float | None = None
+    guarantee: str | None = None
+    note: str | None = None
+    place: str | None = None
+    checkpoint: str | None = None
+    batches: int = 0
+    batch: int | None = None
+    last_progress_at: float | None = None
+    last_idle_at: float | None = None
+    rows_in: int = 0
+    rows_out: int | None = None
+    last_rows_in: int = 0
+    input_rate: float | None = None
+    processing_rate: float | None = None
+    lag_rows: int | None = None
+    behind_streak: int = 0  # batches in a row in which more came in than was processed
+    batch_ms: tuple[float, ...] = ()  # the newest BATCHES_REMEMBERED
+    batch_length_s: float | None = None  # a real-time query's own batch length
+    message: str | None = None
+    data_available: bool | None = None
+    trigger_active: bool | None = None
+    tasks_done: int | None = None
+    advanced_at: float | None = None  # heard: progress, idle, finished tasks, or nothing to do
+    error_class: str | None = None
+    error: str | None = None
+    terminated_at: float | None = None
+    stopped: str | None = None  # clean | cut | failed | ended
+    stopped_batch: int | None = None
+
+    @property
+    def batch_ms_p95(self) -> float | None:
+        if not self.batch_ms:
+            return None
+        ordered = sorted(self.batch_ms)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+
+    @property
+    def has_worked(self) -> bool:
+        """It committed a batch, or looked at its source and found nothing to do."""
+        return self.batches > 0 or self.last_idle_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    pid: int | None = None
+    jvm_pid: int | None = None
+    spark_version: str | None = None
+    started_at: float | None = None
+    queries: Mapping[str, QueryView] = field(default_factory=dict)
+    is_defined: bool = False
+    last_line_at: float | None = None
+    heard_at: float | None = None
+    first_heartbeat_at: float | None = None  # heard
+    heap_used: int | None = None
+    heap_max: int | None = None
+    memory: int | None = None
+    cpu_s: float | None = None
+    draining_at: float | None = None
+    drain_reason: str | None = None
+    skipped_lines: int = 0
+    exited: Mapping[str, Any] | None = None
+
+    @property
+    def has_committed(self) -> bool:
+        return any(query.batches for query in self.queries.values())
+
+    @property
+    def has_worked(self) -> bool:
+        """Every query has: the sign of a run that is more than merely alive."""
+        return bool(self.queries) and all(query.has_worked for query in self.queries.values())
+
+
+def fold(view: RunView, event: Event, heard_at: float) -> RunView:
+    """Fields of an event that are missing or of a strange type count as not said."""
+    view = replace(view, last_line_at=event.at, heard_at=heard_at)
+    if event.kind in _OF_A_QUERY:
+        return _fold_query(view, event, heard_at)
+    if event.kind is Kind.RUN_STARTED:
+        return replace(
+            view,
+            pid=_integer(event.data.get("pid")),
+            jvm_pid=_integer(event.data.get("jvm_pid")),
+            spark_version=_text(event.data.get("spark_version")),
+            started_at=event.at,
+        )
+    if event.kind is Kind.DEFINED:
+        names = event.data.get("queries")
+        known = {n: QueryView(n) for n in _items(names)[:QUERIES_MAX] if isinstance(n, str)}
+        return replace(view, queries={**known, **view.queries}, is_defined=True)
+    if event.kind is Kind.SAMPLED:
+        return _fold_sample(view, event, heard_at)
+    if event.kind is Kind.DRAIN_STARTED:
+        reason = _text(event.data.get("reason"))
+        return replace(view, draining_at=event.at, drain_reason=reason)
+    if event.kind is Kind.THINNED:
+        skipped = _integer(event.data.get("skipped")) or 0
+        return replace(view, skipped_lines=view.skipped_lines + skipped)
+    if event.kind is Kind.EXITED:
+        return replace(view, exited=event.data)
+    return view
+
+
+def fold_all(events: Iterable[Event], view: RunView | None = None) -> RunView:
+    """As heard when they happened: for runs that are over, and for tests."""
+    view = view or RunView()
+    for event in events:
+        view = fold(view, event, event.at)
+    return view
+
+
+def _fold_query(view: RunView, event: Event, heard_at: float) -> RunView:
+    if event.query is None or (
+        event.query not in view.queries and len(view.queries) >= QUERIES_MAX
+    ):
+        return view
+    query = view.queries.get(event.query) or QueryView(event.query)
+    query = _OF_A_QUERY[event.kind](query, event, heard_at)
+    return replace(view, queries={**view.queries, query.name: query})
+
+
+def _started(query: QueryView, event: Event, heard_at: float) -> QueryView:
+    data = event.data
+    return replace(
+        query,
+        id=_text(data.get("id")),
+        started_at=event.at,
+        guarantee=_text(data.get("guarantee")),
+        note=_text(data.get("note")),
+        place=_text(data.get("place")),
+        checkpoint=_text(data.get("checkpoint")),
+        batch_length_s=_number(data.get("batch_length_s")),
+        advanced_at=heard_at,
+    )
+
+
+def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
+    progress = event.data.get("progress")
+    if not isinstance(progress, Mapping):
+        return query
+    batch = _integer(progress.get("batchId"))
+    # Real-time and continuous queries tell of one batch many times: it is counted once.
+    is_new = batch is not None and (query.batch is None or batch > query.batch)
+    rows = _integer(progress.get("numInputRows")) or 0
+    input_rate = _number(progress.get("inputRowsPerSecond"))
+    processing_rate = _number(progress.get("processedRowsPerSecond"))
+    is_behind = rows > 0 and (input_rate or 0.0) > 1.2 * (processing_rate or 0.0) > 0.0
+    return replace(
+        query,
+        batches=query.batches + is_new,
+        batch=batch if is_new else query.batch,
+        last_progress_at=event.at,
+        rows_in=query.rows_in + rows,
+        rows_out=_rows_out(query.rows_out, progress.get("sink")),
+        last_rows_in=rows,
+        input_rate=input_rate,
+        processing_rate=processing_rate,
+        lag_rows=_lag(progress.get("sources")),
+        behind_streak=query.behind_streak + 1 if is_behind else 0,
+        batch_ms=_remember(query.batch_ms, progress),
+        advanced_at=heard_at,
+    )
+
+
+def _idled(query: QueryView, event: Event, heard_at: float) -> QueryView:
+    return replace(
+        query,
+        last_idle_at=event.at,
+        advanced_at=heard_at,
+        lag_rows=0,
+        behind_streak=0,
+        input_rate=0.0,
+    )
+
+
+def _terminated(query: QueryView, event: Event, heard_at: float) -> QueryView:
+    error_class, error = event.data.get("error_class"), event.data.get("error")
+    return replace(
+        query, terminated_at=event.at, error_class=_text(error_class), error=_text(error)
+    )
+
+
+def _stopped(query: QueryView, event: Event, heard_at: float) -> QueryView:
+    batch = _integer(event.data.get("batch"))
+    return replace(query, stopped=_text(event.data.get("how")) or "ended", stopped_batch=batch)
+
+
+_OF_A_QUERY = {
+    Kind.QUERY_STARTED: _started,
+    Kind.PROGRESSED: _progressed,
+    Kind.IDLED: _idled,
+    Kind.QUERY_TERMINATED: _terminated,
+    Kind.QUERY_STOPPED: _stopped,
+}
+
+
+def _fold_sample(view: RunView, event: Event, heard_at: float) -> RunView:
+    """The heartbeat. It says that the driver lives, not that its queries do."""
+    queries = dict(view.queries)
+    statuses = event.data.get("queries")
+    for name, status in statuses.items() if isinstance(statuses, Mapping) else ():
+        if isinstance(status, Mapping) and name in queries:
+            queries[name] = _sampled(queries[name], status, heard_at)
+    return replace(
+        view,
+        queries=queries,
+        first_heartbeat_at=view.first_heartbeat_at or heard_at,
+        heap_used=_integer(event.data.get("heap_used")),
+        heap_max=_integer(event.data.get("heap_max")),
+        memory=_integer(event.data.get("memory")),
+        cpu_s=_number(event.data.get("cpu_s")),
+    )
+
+
+def _sampled(query: QueryView, status: Mapping[str, Any], heard_at: float) -> QueryView:
+    data = _either(status, "data_available", "isDataAvailable")
+    active = _either(status, "trigger_active", "isTriggerActive")
+    tasks = _integer(status.get("tasks_done"))
+    # Between triggers there is nothing to be late with, and tasks that finish are work being done.
+    is_advancing = active is False or (tasks is not None and tasks != query.tasks_done)
+    return replace(
+        query,
+        message=_text(status.get("message")),
+        data_available=data,
+        trigger_active=active,
+        tasks_done=tasks,
+        advanced_at=heard_at if is_advancing or query.advanced_at is None else query.advanced_at,
+    )
+
+
+def _rows_out(before: int | None, sink: Any) -> int | None:
+    rows = _integer(sink.get("numOutputRows")) if isinstance(sink, Mapping) else None
+    return before if rows is None or rows < 0 else (before or 0) + rows  # -1: the sink cannot say
+
+
+def _remember(batch_ms: tuple[float, ...], progress: Mapping[str, Any]) -> tuple[float, ...]:
+    durations = progress.get("durationMs")
+    took = durations.get("triggerExecution") if isinstance(durations, Mapping) else None
+    took = _number(took if took is not None else progress.get("batchDuration"))
+    return batch_ms if took is None else (*batch_ms, took)[-BATCHES_REMEMBERED:]
+
+
+def _lag(sources: Any) -> int | None:
+    """Rows that wait in sources which count their offsets (topic, partition, number), else None."""
+    lag: int | None = None
+    for source in _items(sources):
+        if isinstance(source, Mapping):
+            end, latest = source.get("endOffset"), source.get("latestOffset")
+            rows = _difference(latest, end)
+            lag = lag if rows is None else (lag or 0) + rows
+    return lag
+
+
+def _difference(latest: Any, end: Any) -> int | None:
+    if not isinstance(latest, Mapping) or not isinstance(end, Mapping):
+        return None
+    total = 0
+    for topic, partitions in latest.items():
+        done = end.get(topic)
+        if not isinstance(partitions, Mapping) or not isinstance(done, Mapping):
+            return None
+        for partition, offset in partitions.items():
+            there, here = _integer(offset), _integer(done.get(partition, 0))
+            if there is None or here is None:
+                return None
+            total += max(0, there - here)
+    return total
+
+
+def _either(status: Mapping[str, Any], *names: str) -> bool | None:
+    return next((status[name] for name in names if isinstance(status.get(name), bool)), None)
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
+        return float(value)
+    return None
+
+
+def _text(value: Any) -> str | None:
+    return value[:2000] if isinstance(value, str) else None

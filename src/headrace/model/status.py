@@ -1,0 +1,60 @@
+"""What `status --json` prints and the page shows: one row a pipeline, one below it a query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headrace.model.runs import Jsonable
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    CATCHING_UP = "catching-up"
+    STALLED = "stalled"
+    WAITING = "waiting"  # backing off before the next start
+    NEEDS_ATTENTION = "needs-attention"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus(Jsonable):
+    name: str
+    state: str
+    guarantee: str | None = None
+    note: str | None = None  # e.g. "starts anew: socket, no checkpoint"
+    rows_in: int = 0
+    rows_out: int | None = None
+    batches: int = 0
+    batch: int | None = None  # the last committed one
+    input_rate: float | None = None
+    processing_rate: float | None = None
+    lag_rows: int | None = None
+    lag_seconds: float | None = None
+    fresh_p50_ms: float | None = None
+    fresh_p99_ms: float | None = None
+    message: str | None = None
+    data_available: bool | None = None
+    trigger_active: bool | None = None
+    last_progress_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus(Jsonable):
+    name: str
+    state: str
+    why: str
+    run: str | None = None
+    version: str | None = None
+    edited: bool = False  # filled in by who reads: the working tree differs from the deployed one
+    dev: bool = False
+    profile: str | None = None
+    pid: int | None = None
+    jvm_pid: int | None = None
+    since: float | None = None
+    restarts: int = 0
+    next_start_at: float | None = None
+    queries: tuple[QueryStatus, ...] = ()

@@ -1,0 +1,334 @@
+"""Opening the two SQLite files, and the two ways in: `transaction` to write, `rows` to read.
+
+Read by the other modules of this room, and by whoever opens a database: supervisor, web, CLI.
+Invariant: `open_history` and `open_alerts` give a database that works or raise StoreError; a file
+that cannot be one is renamed (never deleted) and begun anew, and `conn.note` says so.
+Setting a damaged file aside is in `store/aside.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from headrace.errors import StoreError
+from headrace.store import aside, migrations
+
+BUSY_S = 5.0
+WAL_BYTES_MAX = 16 * 1024 * 1024
+
+
+class Store(sqlite3.Connection):
+    """A connection that knows its file. `note`: what had to be done to open it, for the log."""
+
+    path: Path
+    inode: int = 0
+    note: str | None = None
+
+
+class _UnusableError(Exception):
+    """This file is no database of ours; it goes aside."""
+
+
+def open_history(path: Path, clock: Callable[[], float] = time.time) -> Store:
+    return _open(path, migrations.HISTORY, clock)
+
+
+def open_alerts(path: Path, clock: Callable[[], float] = time.time) -> Store:
+    """Alerts are not disposable: from a damaged file the rows that can be read are taken over."""
+    return _open(path, migrations.ALERTS, clock)
+
+
+def open_readonly(path: Path) -> Store:
+    """For those who only look: creates, changes and sets aside nothing."""
+    if not path.exists():
+        raise StoreError(
+            f"There is no {path.name} yet.",
+            why="the supervisor creates it when it first runs",
+            where=str(path),
+            fix="headrace up",
+            slug="no-store",
+        )
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    conn: Store | None = None
+    try:
+        conn = _connect(uri, path, uri=True)
+        conn.execute("PRAGMA query_only = 1")
+        version = conn.execute("PRAGMA user_version").fetchone()[0]
+        application_id = conn.execute("PRAGMA application_id").fetchone()[0]
+    except sqlite3.Error as exc:
+        if conn is not None:
+            conn.close()
+        raise explained(exc, path) from exc
+    schema = next(
+        (s for s in (migrations.HISTORY, migrations.ALERTS) if s.application_id == application_id),
+        None,
+    )
+    if schema is None or version != len(schema.steps):
+        conn.close()
+        if schema is not None and version > len(schema.steps):
+            raise _newer(path, version, schema)
+        raise StoreError(
+            f"{path.name} is not a database of this version of Headrace (schema {version}).",
+            why="the supervisor brings it up to date, or sets it aside, when it starts",
+            where=str(path),
+            fix="headrace up",
+            slug="no-store",
+        )
+    return conn
+
+
+@contextlib.contextmanager
+def transaction(conn: Store) -> Iterator[Store]:
+    """All or nothing. Inside another one it joins it, so that a caller can bundle many writes."""
+    if conn.in_transaction:
+        yield conn
+        return
+    try:
+        conn.execute("BEGIN IMMEDIATE")
+        yield conn
+        conn.execute("COMMIT")
+    except sqlite3.Error as exc:
+        _roll_back(conn)
+        raise explained(exc, conn.path) from exc
+    except UnicodeEncodeError as exc:
+        _roll_back(conn)
+        raise StoreError(
+            f"{exc.object!r} cannot be stored: it is not Unicode text.",
+            why=str(exc),
+            where=str(conn.path),
+            fix="rename it to plain Unicode (often a file name in another encoding)",
+            slug="bad-text",
+        ) from exc
+    except BaseException:
+        _roll_back(conn)
+        raise
+
+
+def rows(conn: Store, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
+    try:
+        return conn.execute(sql, values).fetchall()
+    except sqlite3.Error as exc:
+        raise explained(exc, conn.path) from exc
+
+
+def is_in_place(conn: Store) -> bool:
+    """False when somebody deleted or replaced the file: what is written now goes nowhere."""
+    try:
+        return os.stat(conn.path).st_ino == conn.inode
+    except OSError:
+        return False
+
+
+def explained(exc: sqlite3.Error, path: Path) -> StoreError:
+    """SQLite's error in our words. "store-broken" means: close, and open again (sets it aside)."""
+    name = getattr(exc, "sqlite_errorname", None) or ""
+    slug, what, fix = next(
+        (words for prefixes, words in _EXPLANATIONS if name.startswith(prefixes)),
+        ("store", "could not be used", "look at the reason; `headrace up` opens it again"),
+    )
+    return StoreError(
+        f"{path.name} {what}.",
+        why=f"{exc} ({name or 'sqlite'})",
+        where=str(path),
+        fix=fix,
+        slug=slug,
+    )
+
+
+# How SQLite's name for it begins -> slug, what, fix.
+_EXPLANATIONS: tuple[tuple[tuple[str, ...], tuple[str, str, str]], ...] = (
+    (
+        ("SQLITE_BUSY", "SQLITE_LOCKED"),
+        (
+            "store-locked",
+            f"is held by another process (waited {BUSY_S:g} s)",
+            "close other programs that write to it (an open sqlite3 shell?)",
+        ),
+    ),
+    (
+        aside.DAMAGE,
+        (
+            "store-broken",
+            "is damaged",
+            "headrace down && headrace up   (sets the file aside and begins a new one)",
+        ),
+    ),
+    (
+        ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"),
+        (
+            "store-full",
+            "cannot grow: the disk is full",
+            "free space on its disk; nothing else has to be done",
+        ),
+    ),
+    (
+        ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR"),
+        (
+            "store-unwritable",
+            "cannot be opened or written",
+            "check the owner of the state folder, and that its disk is not read-only",
+        ),
+    ),
+)
+
+
+def _open(path: Path, schema: migrations.Schema, clock: Callable[[], float]) -> Store:
+    problem = ""
+    for _ in range(2):  # the second time it is a new file
+        try:
+            conn = _ready(path, schema)
+        except _UnusableError as exc:
+            problem = str(exc)
+            moved = aside.set_aside(path, clock())
+        else:
+            break
+    else:
+        raise StoreError(
+            f"{path.name} cannot be created anew.",
+            why=problem,
+            where=str(path),
+            fix="check the disk below the state folder",
+            slug="store-broken",
+        )
+    if problem:
+        conn.note = f"{path.name} could not be used ({problem}); kept as {moved.name}, begun anew"
+        if schema.disposable:
+            aside.forget_oldest(path)
+        else:
+            kept = aside.salvage_alerts(moved, conn)
+            conn.note += f", {kept} alert{'' if kept == 1 else 's'} taken over"
+    return conn
+
+
+def _ready(path: Path, schema: migrations.Schema) -> Store:
+    """Connect, check, migrate; _UnusableError if the file itself is the trouble."""
+    conn: Store | None = None
+    try:
+        _create_private(path)
+        conn = _connect(str(path), path)
+        _check(conn, schema)
+        _prepare(conn, schema)
+        conn.inode = os.stat(path).st_ino
+    except BaseException as exc:
+        if conn is not None:
+            conn.close()
+        if isinstance(exc, sqlite3.Error):
+            if aside.is_damage(exc, path):
+                raise _UnusableError(str(exc)) from exc
+            raise explained(exc, path) from exc
+        if isinstance(exc, OSError):
+            raise StoreError(
+                f"{path.name} cannot be created: {exc.strerror}.",
+                where=str(path),
+                fix="check the state folder: its owner, a full disk, a read-only disk",
+                slug="store-unwritable",
+            ) from exc
+        raise
+    return conn
+
+
+def _create_private(path: Path) -> None:
+    """Only the owner may read it; SQLite gives -wal and -shm the same mode."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def _connect(target: str, path: Path, *, uri: bool = False) -> Store:
+    conn = sqlite3.connect(target, timeout=BUSY_S, isolation_level=None, uri=uri, factory=Store)
+    conn.path = path
+    conn.row_factory = sqlite3.Row
+    # A flipped bit inside a text is no reason to fail a whole listing.
+    conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    return conn
+
+
+def _check(conn: Store, schema: migrations.Schema) -> None:
+    result = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if result != "ok":
+        raise _UnusableError(str(result).replace("\n", " "))
+    version = conn.execute("PRAGMA user_version").fetchone()[0]
+    application_id = conn.execute("PRAGMA application_id").fetchone()[0]
+    tables = _tables(conn)
+    if application_id != schema.application_id:
+        if tables or application_id:
+            raise _UnusableError(
+                f"it is a database of another program: {', '.join(sorted(tables)[:5])}"
+            )
+    elif version > len(schema.steps):
+        if schema.disposable:
+            raise _UnusableError(
+                f"a newer Headrace wrote it: schema {version}, ours {len(schema.steps)}"
+            )
+        raise _newer(conn.path, version, schema)
+    elif version == len(schema.steps) and not schema.tables <= tables:
+        raise _UnusableError(f"it lacks the table {min(schema.tables - tables)}")
+
+
+def _prepare(conn: Store, schema: migrations.Schema) -> None:
+    _until_unlocked(lambda: _configure(conn, schema))
+    _until_unlocked(lambda: _migrate(conn, schema))
+
+
+def _configure(conn: Store, schema: migrations.Schema) -> None:
+    conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only has an effect on a new file
+    conn.execute("PRAGMA journal_mode = WAL")
+    conn.execute(f"PRAGMA synchronous = {'NORMAL' if schema.disposable else 'FULL'}")
+    conn.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_MAX}")
+
+
+def _migrate(conn: Store, schema: migrations.Schema) -> None:
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again under the lock: another process may have migrated in between.
+        done = conn.execute("PRAGMA user_version").fetchone()[0]
+        for step in schema.steps[done:]:
+            for statement in step:
+                conn.execute(statement)
+        if done < len(schema.steps):
+            conn.execute(f"PRAGMA application_id = {schema.application_id}")
+            conn.execute(f"PRAGMA user_version = {len(schema.steps)}")
+        conn.execute("COMMIT")
+    except BaseException:
+        _roll_back(conn)
+        raise
+
+
+def _until_unlocked(step: Callable[[], None]) -> None:
+    """Switching to WAL does not wait for others by itself, whatever the busy timeout says."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+
+
+def _tables(conn: Store) -> set[str]:
+    found = conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return {row["name"] for row in found if not row["name"].startswith("sqlite_")}
+
+
+def _roll_back(conn: Store) -> None:
+    with contextlib.suppress(sqlite3.Error):  # SQLite has rolled back by itself on some errors
+        conn.execute("ROLLBACK")
+
+
+def _newer(path: Path, version: int, schema: migrations.Schema) -> StoreError:
+    return StoreError(
+        f"{path.name} was written by a newer Headrace: schema {version},"
+        f" this one knows {len(schema.steps)}.",
+        why="open alerts would be lost by going on with an older program",
+        where=str(path),
+        fix=f"install that newer Headrace again, or move {path} away to begin anew",
+        slug="store-newer",
+    )

@@ -1,0 +1,69 @@
+"""What happened to pipelines, in words: starts, ends, restarts, updates. The page's time line.
+
+Written by the supervisor, read by the page and `headrace events`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.store import db, texts
+
+LIMIT_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    id: int  # rises; `after` of the next look
+    at: float
+    pipeline: str
+    run: str | None
+    kind: str
+    text: str
+    data: Mapping[str, Any]
+
+
+def add(
+    conn: db.Store,
+    at: float,
+    pipeline: str,
+    run: str | None,
+    kind: str,
+    text: str,
+    data: Mapping[str, Any] | None = None,
+    seq: int | None = None,
+) -> bool:
+    """With `seq` (its place in the run's events file) the same event is taken in only once."""
+    with db.transaction(conn):
+        done = conn.execute(
+            "INSERT OR IGNORE INTO events (at, pipeline, run, seq, kind, text, data)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (at, pipeline, run, seq, str(kind), text, texts.dump_bounded(data or {})),
+        )
+        return done.rowcount > 0
+
+
+def recent(
+    conn: db.Store, pipeline: str | None = None, limit: int = 100, after: int = 0
+) -> list[Recorded]:
+    """The latest events with an id above `after`, in the order in which they came."""
+    found = db.rows(
+        conn,
+        "SELECT * FROM events WHERE (?1 IS NULL OR pipeline = ?1) AND id > ?3"
+        " ORDER BY id DESC LIMIT ?2",
+        (pipeline, max(0, min(limit, LIMIT_MAX)), after),
+    )
+    return [
+        Recorded(
+            id=row["id"],
+            at=row["at"],
+            pipeline=row["pipeline"],
+            run=row["run"],
+            kind=row["kind"],
+            text=row["text"],
+            data=texts.load(row["data"]),
+        )
+        for row in reversed(found)
+    ]

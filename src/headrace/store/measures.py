@@ -1,0 +1,181 @@
+"""The numbers in one progress object of Spark, and how they add up over time. Pure.
+
+Read by `store/progress.py`. Invariant: nothing in a progress object can make this fail; a number
+that is missing or no number is None, or 0 where it is a count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from headrace.store import texts
+
+_N = TypeVar("_N", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    batch: int
+    rows_in: int
+    rows_out: int | None  # None: the sink does not tell
+    input_rate: float | None
+    processing_rate: float | None
+    batch_ms: float | None
+    phases: Mapping[str, float]  # milliseconds, by Spark's own names
+    state_rows: int | None
+    state_bytes: int | None
+    watermark: float | None
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """What all batches of a stretch of time have in common. `rows_in` and `batch_ms` are sums."""
+
+    start: float
+    batches: int
+    rows_in: int
+    rows_in_min: int
+    rows_in_max: int
+    rows_out: int | None
+    batch_ms: float | None
+    batch_ms_max: float | None
+    dropped: int
+    state_rows_max: int | None
+    state_bytes_max: int | None
+    watermark: float | None  # the last one
+    watermark_at: float | None
+
+
+def of(progress: Mapping[str, Any]) -> Measure | None:
+    """None if it has no batch number: then it is no progress of a batch."""
+    batch = texts.whole(progress.get("batchId"))
+    if batch is None:
+        return None
+    durations = _mapping(progress.get("durationMs"))
+    phases = {str(k): ms for k, v in durations.items() if (ms := texts.real(v)) is not None}
+    operators = [o for o in _sequence(progress.get("stateOperators")) if isinstance(o, Mapping)]
+    batch_ms = phases.get("triggerExecution", texts.real(progress.get("batchDuration")))
+    return Measure(
+        batch=batch,
+        rows_in=_rows_in(progress),
+        rows_out=_rows_out(progress),
+        input_rate=texts.real(progress.get("inputRowsPerSecond")),
+        processing_rate=texts.real(progress.get("processedRowsPerSecond")),
+        batch_ms=batch_ms,
+        phases=phases,
+        state_rows=_total(operators, "numRowsTotal"),
+        state_bytes=_total(operators, "memoryUsedBytes"),
+        watermark=_watermark(_mapping(progress.get("eventTime")).get("watermark")),
+        dropped=_total(operators, "numRowsDroppedByWatermark") or 0,
+    )
+
+
+def bucket_of(measure: Measure, at: float, width_s: float | None) -> Bucket:
+    """A bucket with this one batch in it; without a width it starts at the batch's own time."""
+    return Bucket(
+        start=at if width_s is None else math.floor(at / width_s) * width_s,
+        batches=1,
+        rows_in=measure.rows_in,
+        rows_in_min=measure.rows_in,
+        rows_in_max=measure.rows_in,
+        rows_out=measure.rows_out,
+        batch_ms=measure.batch_ms,
+        batch_ms_max=measure.batch_ms,
+        dropped=measure.dropped,
+        state_rows_max=measure.state_rows,
+        state_bytes_max=measure.state_bytes,
+        watermark=measure.watermark,
+        watermark_at=None if measure.watermark is None else at,
+    )
+
+
+def merged(parts: Iterable[Bucket], step_s: float) -> list[Bucket]:
+    """Parts in order of time, put together into steps."""
+    steps: dict[float, Bucket] = {}
+    for part in parts:
+        start = math.floor(part.start / step_s) * step_s
+        known = steps.get(start)
+        steps[start] = replace(part, start=start) if known is None else _plus(known, part)
+    return list(steps.values())
+
+
+def _plus(one: Bucket, other: Bucket) -> Bucket:
+    last = max((one, other), key=_watermark_order)
+    return Bucket(
+        start=one.start,
+        batches=one.batches + other.batches,
+        rows_in=one.rows_in + other.rows_in,
+        rows_in_min=min(one.rows_in_min, other.rows_in_min),
+        rows_in_max=max(one.rows_in_max, other.rows_in_max),
+        rows_out=_sum(one.rows_out, other.rows_out),
+        batch_ms=_sum(one.batch_ms, other.batch_ms),
+        batch_ms_max=_largest(one.batch_ms_max, other.batch_ms_max),
+        dropped=one.dropped + other.dropped,
+        state_rows_max=_largest(one.state_rows_max, other.state_rows_max),
+        state_bytes_max=_largest(one.state_bytes_max, other.state_bytes_max),
+        watermark=last.watermark,
+        watermark_at=last.watermark_at,
+    )
+
+
+def _watermark_order(bucket: Bucket) -> tuple[float, float]:
+    if bucket.watermark_at is None or bucket.watermark is None:
+        return (-math.inf, -math.inf)
+    return (bucket.watermark_at, bucket.watermark)
+
+
+def _sum(one: _N | None, other: _N | None) -> _N | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+def _largest(one: _N | None, other: _N | None) -> _N | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
+
+
+def _rows_in(progress: Mapping[str, Any]) -> int:
+    """At the top in Spark's JSON; in PySpark's own object only in the sources."""
+    rows = texts.whole(progress.get("numInputRows"))
+    if rows is None:
+        sources = [s for s in _sequence(progress.get("sources")) if isinstance(s, Mapping)]
+        rows = _total(sources, "numInputRows")
+    return max(0, rows or 0)
+
+
+def _rows_out(progress: Mapping[str, Any]) -> int | None:
+    rows = texts.whole(_mapping(progress.get("sink")).get("numOutputRows"))
+    return None if rows is None or rows < 0 else rows  # -1: Spark does not know
+
+
+def _total(parts: Iterable[Mapping[str, Any]], name: str) -> int | None:
+    numbers = [n for part in parts if (n := texts.whole(part.get(name))) is not None]
+    return texts.whole(sum(numbers)) if numbers else None
+
+
+def _watermark(text: Any) -> float | None:
+    """Seconds; None for 1970-01-01, Spark's way of saying that there is none yet."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp() or None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []

@@ -1,0 +1,111 @@
+"""The tables of both databases, as numbered steps. Read by `store/db.py` alone.
+
+A step is never changed once released: a new one is added below. `user_version` counts those done.
+Times are seconds since the epoch (UTC); JSON is text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Step = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    name: str
+    application_id: int  # tells our files from a stranger's
+    steps: tuple[Step, ...]
+    tables: frozenset[str]  # all that must be there after the last step
+    disposable: bool  # a file that cannot be used may simply be begun anew
+
+
+_BUCKET = """
+    pipeline TEXT NOT NULL, query TEXT NOT NULL, start REAL NOT NULL,
+    batches INTEGER NOT NULL,
+    rows_in INTEGER NOT NULL, rows_in_min INTEGER NOT NULL, rows_in_max INTEGER NOT NULL,
+    rows_out INTEGER,
+    batch_ms REAL, batch_ms_max REAL,
+    dropped INTEGER NOT NULL,
+    state_rows_max INTEGER, state_bytes_max INTEGER,
+    watermark REAL, watermark_at REAL,
+    PRIMARY KEY (pipeline, query, start)
+"""
+
+_HISTORY_1: Step = (
+    """CREATE TABLE runs (
+        run TEXT PRIMARY KEY, pipeline TEXT NOT NULL, version TEXT NOT NULL, profile TEXT NOT NULL,
+        attempt INTEGER NOT NULL, started_at REAL, ended_at REAL, ending TEXT, code INTEGER,
+        spec TEXT, exit TEXT)""",
+    "CREATE INDEX runs_by_pipeline ON runs (pipeline, started_at)",
+    """CREATE TABLE progress (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        pipeline TEXT NOT NULL, run TEXT NOT NULL, query TEXT NOT NULL, batch INTEGER NOT NULL,
+        at REAL NOT NULL,
+        rows_in INTEGER NOT NULL, rows_out INTEGER, input_rate REAL, processing_rate REAL,
+        batch_ms REAL, phases TEXT NOT NULL, state_rows INTEGER, state_bytes INTEGER,
+        watermark REAL, dropped_by_watermark INTEGER NOT NULL, raw TEXT NOT NULL,
+        UNIQUE (pipeline, run, query, batch))""",
+    "CREATE INDEX progress_by_query ON progress (pipeline, query, at)",
+    "CREATE INDEX progress_by_time ON progress (at)",
+    f"CREATE TABLE progress_minute ({_BUCKET}) WITHOUT ROWID",
+    f"CREATE TABLE progress_hour ({_BUCKET}) WITHOUT ROWID",
+    "CREATE INDEX progress_minute_by_time ON progress_minute (start)",
+    "CREATE INDEX progress_hour_by_time ON progress_hour (start)",
+    # Up to which batch raw rows were pruned: an events file read again must not count twice.
+    """CREATE TABLE progress_pruned (
+        pipeline TEXT NOT NULL, run TEXT NOT NULL, query TEXT NOT NULL,
+        batch INTEGER NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (pipeline, run, query)) WITHOUT ROWID""",
+    """CREATE TABLE events (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL, pipeline TEXT NOT NULL, run TEXT, seq INTEGER,
+        kind TEXT NOT NULL, text TEXT NOT NULL, data TEXT NOT NULL,
+        UNIQUE (run, seq))""",
+    "CREATE INDEX events_by_pipeline ON events (pipeline, id)",
+    "CREATE INDEX events_by_time ON events (at)",
+    "CREATE TABLE pipelines (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE audit (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        request TEXT NOT NULL UNIQUE, at REAL NOT NULL, by TEXT NOT NULL, what TEXT NOT NULL,
+        pipeline TEXT NOT NULL, text TEXT NOT NULL, body TEXT NOT NULL)""",
+)
+
+_ALERTS_1: Step = (
+    """CREATE TABLE alerts (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        key TEXT NOT NULL, pipeline TEXT NOT NULL, query TEXT, rule TEXT NOT NULL,
+        title TEXT NOT NULL, severity TEXT NOT NULL, data TEXT NOT NULL,
+        opened_at REAL NOT NULL, updated_at REAL NOT NULL, resolved_at REAL,
+        updates INTEGER NOT NULL DEFAULT 0, reopened INTEGER NOT NULL DEFAULT 0)""",
+    # The promise itself, kept by the database: at most one open alert a key.
+    "CREATE UNIQUE INDEX alerts_open ON alerts (key) WHERE resolved_at IS NULL",
+    "CREATE INDEX alerts_by_key ON alerts (key, id)",
+)
+
+HISTORY = Schema(
+    name="history",
+    application_id=0x48445231,  # "HDR1"
+    steps=(_HISTORY_1,),
+    tables=frozenset(
+        {
+            "runs",
+            "progress",
+            "progress_minute",
+            "progress_hour",
+            "progress_pruned",
+            "events",
+            "pipelines",
+            "audit",
+        }
+    ),
+    disposable=True,
+)
+
+ALERTS = Schema(
+    name="alerts",
+    application_id=0x48445232,  # "HDR2"
+    steps=(_ALERTS_1,),
+    tables=frozenset({"alerts"}),
+    disposable=False,
+)

@@ -1,0 +1,45 @@
+"""The latest status of each pipeline: what `status` prints and the page shows first.
+
+Written by the supervisor at every tick (a row is only touched when it changed), read by all others.
+"""
+
+from __future__ import annotations
+
+from headrace.model.status import PipelineStatus, QueryStatus
+from headrace.store import db, texts
+
+
+def put(conn: db.Store, status: PipelineStatus) -> bool:
+    """True if it differs from what was there."""
+    with db.transaction(conn):
+        done = conn.execute(
+            "INSERT INTO pipelines (name, body) VALUES (?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET body = excluded.body WHERE body <> excluded.body",
+            (status.name, texts.dump(status.to_json())),
+        )
+        return done.rowcount > 0
+
+
+def listed(conn: db.Store) -> list[PipelineStatus]:
+    found = db.rows(conn, "SELECT name, body FROM pipelines ORDER BY name")
+    return [s for row in found if (s := _status(row["body"])) is not None]
+
+
+def read(conn: db.Store, name: str) -> PipelineStatus | None:
+    found = db.rows(conn, "SELECT body FROM pipelines WHERE name = ?", (name,))
+    return _status(found[0]["body"]) if found else None
+
+
+def remove(conn: db.Store, name: str) -> bool:
+    with db.transaction(conn):
+        return conn.execute("DELETE FROM pipelines WHERE name = ?", (name,)).rowcount > 0
+
+
+def _status(text: str) -> PipelineStatus | None:
+    """None for a row that cannot be read; the supervisor writes it again when it next changes."""
+    body = texts.load(text)
+    try:
+        queries = tuple(QueryStatus.from_json(q) for q in body.get("queries", ()))
+        return PipelineStatus.from_json({**body, "queries": queries})
+    except (TypeError, AttributeError):
+        return None

@@ -1,0 +1,216 @@
+"""Spark's progress, batch by batch, and its roll-ups by minute and by hour.
+
+Written by the supervisor as it reads events files, read by the page and `progress`.
+Invariant: reading the same events file again changes nothing, and a roll-up is always the sum of
+all raw rows ever taken in, also of those that were pruned since. How raw rows become numbers is in
+`store/measures.py`; how long they are kept, in `store/retention.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.store import db, measures, texts
+from headrace.store.measures import Bucket
+
+POINTS_MAX = 10_000
+MINUTE_S, HOUR_S = 60, 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    id: int  # rises with every row taken in; `after` of the next look
+    pipeline: str
+    run: str
+    query: str
+    batch: int
+    at: float
+    rows_in: int
+    rows_out: int | None
+    input_rate: float | None
+    processing_rate: float | None
+    batch_ms: float | None
+    phases: Mapping[str, float]
+    state_rows: int | None
+    state_bytes: int | None
+    watermark: float | None  # seconds since the epoch
+    dropped_by_watermark: int
+    raw: Mapping[str, Any]  # Spark's own object, without its largest members if it was huge
+
+
+def add(
+    conn: db.Store, pipeline: str, run: str, query: str, at: float, progress: Mapping[str, Any]
+) -> bool:
+    """True if this batch of this run was new. False: known, pruned before, or without a batch."""
+    measure = measures.of(progress)
+    if measure is None:
+        return False
+    with db.transaction(conn):
+        gone = conn.execute(
+            "SELECT batch FROM progress_pruned WHERE pipeline = ? AND run = ? AND query = ?",
+            (pipeline, run, query),
+        ).fetchone()
+        if gone is not None and measure.batch <= gone["batch"]:
+            return False
+        done = conn.execute(
+            """INSERT OR IGNORE INTO progress (pipeline, run, query, batch, at, rows_in, rows_out,
+                 input_rate, processing_rate, batch_ms, phases, state_rows, state_bytes, watermark,
+                 dropped_by_watermark, raw)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            (
+                pipeline,
+                run,
+                query,
+                measure.batch,
+                at,
+                measure.rows_in,
+                measure.rows_out,
+                measure.input_rate,
+                measure.processing_rate,
+                measure.batch_ms,
+                texts.dump_bounded(measure.phases),
+                measure.state_rows,
+                measure.state_bytes,
+                measure.watermark,
+                measure.dropped,
+                texts.dump_bounded(progress),
+            ),
+        )
+        if done.rowcount == 0:
+            return False
+        for table, width_s in (("progress_minute", MINUTE_S), ("progress_hour", HOUR_S)):
+            _roll_up(conn, table, pipeline, query, measures.bucket_of(measure, at, width_s))
+        return True
+
+
+def recent(
+    conn: db.Store, pipeline: str, query: str | None = None, limit: int = 100, after: int = 0
+) -> list[Progress]:
+    """The latest rows with an id above `after`, in the order in which they came."""
+    found = db.rows(
+        conn,
+        "SELECT * FROM progress WHERE pipeline = ?1 AND (?2 IS NULL OR query = ?2) AND id > ?4"
+        " ORDER BY id DESC LIMIT ?3",
+        (pipeline, query, max(0, min(limit, POINTS_MAX)), after),
+    )
+    return [_progress(row) for row in reversed(found)]
+
+
+def rolled(
+    conn: db.Store, pipeline: str, query: str, since: float, until: float, step_s: float
+) -> list[Bucket]:
+    """Buckets of `step_s` that begin in [since rounded down to a step, until), empty ones left out.
+
+    From a minute on, a step is rounded up to whole minutes, from an hour on to whole hours: then
+    the roll-ups are read, which are kept longer than raw rows.
+    """
+    table, unit_s = _source(step_s)
+    step_s = math.ceil(step_s / unit_s) * unit_s if table else max(step_s, 0.001)
+    # Counted from the end: the latest points are the ones that matter if there are too many.
+    since = max(math.floor(since / step_s) * step_s, until - POINTS_MAX * step_s)
+    if table:
+        found = db.rows(
+            conn,
+            f"SELECT * FROM {table} WHERE pipeline = ? AND query = ? AND start >= ? AND start < ?"  # noqa: S608
+            " ORDER BY start",
+            (pipeline, query, since, until),
+        )
+        parts = [_bucket(row) for row in found]
+    else:
+        found = db.rows(
+            conn,
+            "SELECT * FROM progress WHERE pipeline = ? AND query = ? AND at >= ? AND at < ?"
+            " ORDER BY at",
+            (pipeline, query, since, until),
+        )
+        parts = [_single(row) for row in found]
+    return measures.merged(parts, step_s)
+
+
+def _source(step_s: float) -> tuple[str | None, int]:
+    if step_s >= HOUR_S:
+        return "progress_hour", HOUR_S
+    if step_s >= MINUTE_S:
+        return "progress_minute", MINUTE_S
+    return None, 1
+
+
+def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Bucket) -> None:
+    conn.execute(
+        f"""INSERT INTO {table} (pipeline, query, start, batches, rows_in, rows_in_min, rows_in_max,
+              rows_out, batch_ms, batch_ms_max, dropped, state_rows_max, state_bytes_max,
+              watermark, watermark_at)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (pipeline, query, start) DO UPDATE SET
+              batches = batches + excluded.batches,
+              rows_in = rows_in + excluded.rows_in,
+              rows_in_min = min(rows_in_min, excluded.rows_in_min),
+              rows_in_max = max(rows_in_max, excluded.rows_in_max),
+              rows_out = coalesce(rows_out + excluded.rows_out, rows_out, excluded.rows_out),
+              batch_ms = coalesce(batch_ms + excluded.batch_ms, batch_ms, excluded.batch_ms),
+              batch_ms_max = max(coalesce(batch_ms_max, excluded.batch_ms_max),
+                                 coalesce(excluded.batch_ms_max, batch_ms_max)),
+              dropped = dropped + excluded.dropped,
+              state_rows_max = max(coalesce(state_rows_max, excluded.state_rows_max),
+                                   coalesce(excluded.state_rows_max, state_rows_max)),
+              state_bytes_max = max(coalesce(state_bytes_max, excluded.state_bytes_max),
+                                    coalesce(excluded.state_bytes_max, state_bytes_max)),
+              watermark = CASE WHEN {_LATER} THEN excluded.watermark ELSE watermark END,
+              watermark_at = CASE WHEN {_LATER} THEN excluded.watermark_at ELSE watermark_at END""",  # noqa: S608
+        (
+            pipeline,
+            query,
+            bucket.start,
+            bucket.batches,
+            bucket.rows_in,
+            bucket.rows_in_min,
+            bucket.rows_in_max,
+            bucket.rows_out,
+            bucket.batch_ms,
+            bucket.batch_ms_max,
+            bucket.dropped,
+            bucket.state_rows_max,
+            bucket.state_bytes_max,
+            bucket.watermark,
+            bucket.watermark_at,
+        ),
+    )
+
+
+# The same order as measures.merged: by time, then by the watermark itself.
+_LATER = (
+    "excluded.watermark_at IS NOT NULL AND (watermark_at IS NULL"
+    " OR (excluded.watermark_at, excluded.watermark) > (watermark_at, watermark))"
+)
+
+
+def _progress(row: sqlite3.Row) -> Progress:
+    values = {name: row[name] for name in row.keys()}  # noqa: SIM118  (a Row iterates over values)
+    phases, raw = texts.load(values.pop("phases")), texts.load(values.pop("raw"))
+    return Progress(**values, phases=phases, raw=raw)
+
+
+def _bucket(row: sqlite3.Row) -> Bucket:
+    names = [name for name in row.keys() if name not in ("pipeline", "query")]  # noqa: SIM118
+    return Bucket(**{name: row[name] for name in names})
+
+
+def _single(row: sqlite3.Row) -> Bucket:
+    measure = measures.Measure(
+        batch=row["batch"],
+        rows_in=row["rows_in"],
+        rows_out=row["rows_out"],
+        input_rate=row["input_rate"],
+        processing_rate=row["processing_rate"],
+        batch_ms=row["batch_ms"],
+        phases={},
+        state_rows=row["state_rows"],
+        state_bytes=row["state_bytes"],
+        watermark=row["watermark"],
+        dropped=row["dropped_by_watermark"],
+    )
+    return measures.bucket_of(measure, row["at"], None)

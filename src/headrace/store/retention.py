@@ -1,0 +1,122 @@
+"""How long things are kept. Run by the supervisor once in a while, in small bites.
+
+Invariant: an open alert and a run that has not ended are never taken away.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.store import db
+
+DAY_S = 86_400.0
+PAGES_MAX = 5_000  # given back to the disk at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    raw_days: float = 3
+    raw_rows_max: int = 100_000
+    minute_days: float = 30
+    hour_days: float = 400
+    events_days: float = 30
+    events_rows_max: int = 100_000
+    runs_days: float = 400
+    audit_days: float = 400
+    alerts_days: float = 400  # after they were resolved
+    bite_rows: int = 5_000  # rows a transaction, so that nobody waits long
+
+
+DEFAULTS = Limits()
+
+
+def prune(conn: db.Store, now: float, limits: Limits = DEFAULTS) -> dict[str, int]:
+    """Of history.db: rows taken away, by table."""
+    gone = {"progress": _prune_progress(conn, now, limits)}
+    for table, condition, values in (
+        ("progress_minute", "start < ?", (now - limits.minute_days * DAY_S,)),
+        ("progress_hour", "start < ?", (now - limits.hour_days * DAY_S,)),
+        ("progress_pruned", "at < ?", (now - limits.hour_days * DAY_S,)),
+        (
+            "events",
+            "at < ? OR id <= (SELECT max(id) FROM events) - ?",
+            (now - limits.events_days * DAY_S, limits.events_rows_max),
+        ),
+        ("runs", "ended_at < ?", (now - limits.runs_days * DAY_S,)),
+        ("audit", "at < ?", (now - limits.audit_days * DAY_S,)),
+    ):
+        gone[table] = _delete(conn, table, condition, values, limits.bite_rows)
+    _give_back(conn)
+    return gone
+
+
+def prune_alerts(conn: db.Store, now: float, limits: Limits = DEFAULTS) -> int:
+    """Of alerts.db: resolved ones only."""
+    before = now - limits.alerts_days * DAY_S
+    gone = _delete(conn, "alerts", "resolved_at < ?", (before,), limits.bite_rows)
+    _give_back(conn)
+    return gone
+
+
+def _prune_progress(conn: db.Store, now: float, limits: Limits) -> int:
+    """Remembers up to which batch it went, so that the roll-ups are never fed twice."""
+    gone = 0
+    while True:
+        with db.transaction(conn):
+            count = conn.execute("SELECT count(*) FROM progress").fetchone()[0]
+            surplus = max(0, min(count - limits.raw_rows_max, limits.bite_rows))
+            old = conn.execute(
+                "SELECT id FROM progress WHERE at < ? ORDER BY id LIMIT ?",
+                (now - limits.raw_days * DAY_S, limits.bite_rows),
+            ).fetchall()
+            ids = [row["id"] for row in old] or [
+                row["id"]
+                for row in conn.execute("SELECT id FROM progress ORDER BY id LIMIT ?", (surplus,))
+            ]
+            _forget_raw(conn, ids)
+        gone += len(ids)
+        if not ids:
+            return gone
+
+
+def _forget_raw(conn: db.Store, ids: Sequence[int]) -> None:
+    for id_ in ids:
+        conn.execute(
+            """INSERT INTO progress_pruned (pipeline, run, query, batch, at)
+               SELECT pipeline, run, query, batch, at FROM progress WHERE id = ?
+               ON CONFLICT (pipeline, run, query) DO UPDATE SET
+                 batch = max(batch, excluded.batch), at = max(at, excluded.at)""",
+            (id_,),
+        )
+        conn.execute("DELETE FROM progress WHERE id = ?", (id_,))
+
+
+def _delete(
+    conn: db.Store, table: str, condition: str, values: Sequence[Any], bite_rows: int
+) -> int:
+    """WITHOUT ROWID tables have no number to bite by; theirs are small and go at once."""
+    gone = 0
+    numbered = table in ("events", "runs", "audit", "alerts")
+    where = f"WHERE {condition}"
+    if numbered:
+        where = f"WHERE rowid IN (SELECT rowid FROM {table} {where} LIMIT {bite_rows})"  # noqa: S608
+    while True:
+        with db.transaction(conn):
+            count = conn.execute(f"DELETE FROM {table} {where}", values).rowcount  # noqa: S608
+        gone += count
+        if not numbered or count < bite_rows:
+            return gone
+
+
+def _give_back(conn: db.Store) -> None:
+    """Pages that became free, back to the disk; a bounded number, the rest next time."""
+    if conn.in_transaction:
+        return
+    try:
+        # A script, since `execute` would stop after the first page; it commits what is open.
+        conn.executescript(f"PRAGMA incremental_vacuum({PAGES_MAX})")
+    except sqlite3.Error as exc:
+        raise db.explained(exc, conn.path) from exc

@@ -1,0 +1,255 @@
+"""Starting and ending processes: drivers, the supervisor itself, the child that defines.
+
+The only module of Headrace with Popen and os.kill. Invariant: nothing is signalled that has not
+just been proven to be ours (see `headrace/processes.py`), and nothing is started through a shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headrace import processes
+from headrace.errors import SetupError, StoreError
+from headrace.jsonfile import read_json, write_json
+from headrace.model.places import Places
+from headrace.model.runs import Exit, Process, RunSpec
+
+DRIVER = (sys.executable, "-m", "headrace.driver.main")
+SUPERVISOR = (sys.executable, "-m", "headrace.supervisor.main")
+POLL_S = 0.05
+START_S = 30.0
+TAIL_BYTES = 4000
+_children: list[subprocess.Popen[bytes]] = []  # kept until polled, else they stay zombies
+_codes: dict[int, int] = {}  # of children that ended, by pid
+CODES_MAX = 1000
+
+
+def spawn_driver(spec: RunSpec, places: Places, command: Sequence[str] = DRIVER) -> Process:
+    """run.json is written already. The driver leads a session of its own and outlives us.
+
+    A run in definition mode carries no mark of our state: it is nobody's survivor.
+    """
+    run_dir = places.run(spec.run)
+    environment = {**os.environ, processes.RUN_MARK: spec.run, "PYTHONUNBUFFERED": "1"}
+    environment.pop(processes.STATE_MARK, None)
+    if not spec.define:
+        environment[processes.STATE_MARK] = str(places.state)
+    # O_APPEND: the supervisor cuts the file short while the driver holds it open.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    log = os.open(places.log(spec.run), flags, 0o600)
+    try:
+        child = subprocess.Popen(
+            [*command, str(run_dir)],
+            cwd=spec.project,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+    _children.append(child)
+    _codes.pop(child.pid, None)  # of an earlier child with this pid
+    # A child that is dead already stays a zombie until polled, so its pid is nobody else's yet.
+    return processes.identify(child.pid) or Process(child.pid, 0.0, processes.boot_id())
+
+
+def is_alive(process: Process) -> bool:
+    """For those who ask about a recorded process; see `headrace/processes.py`."""
+    return processes.is_alive(process)
+
+
+def collect_children() -> None:
+    """Take note of children that ended, so that they do not stay zombies. Cheap; every tick."""
+    for child in list(_children):
+        code = child.poll()
+        if code is not None:
+            _children.remove(child)
+            _codes[child.pid] = code
+    while len(_codes) > CODES_MAX:
+        del _codes[next(iter(_codes))]
+
+
+def code_of(process: Process) -> int | None:
+    """The exit code of a child that ended (below zero: a signal); of others nobody knows."""
+    collect_children()
+    return _codes.get(process.pid)
+
+
+def ask_to_end(process: Process) -> bool:
+    """SIGTERM: the first drains, the second cuts."""
+    return _signal(process, signal.SIGTERM)
+
+
+def end_now(process: Process) -> bool:
+    return _signal(process, signal.SIGKILL)
+
+
+def dump_threads(jvm_pid: int, run: str, state: Path) -> bool:
+    """A JVM prints its threads to its own output, which is the run's driver.log, and goes on."""
+    process = processes.identify(jvm_pid)
+    if process is None or not processes.is_marked(process, run, state):
+        return False
+    return _is_java(jvm_pid) and _signal(process, signal.SIGQUIT)
+
+
+def _is_java(pid: int) -> bool:
+    """SIGQUIT ends everything that is not a JVM."""
+    import psutil
+
+    try:
+        return "java" in psutil.Process(pid).name().lower()
+    except psutil.Error:
+        return False
+
+
+def _signal(process: Process, number: int) -> bool:
+    if process.pid <= 1 or process.pid == os.getpid() or not processes.is_alive(process):
+        return False
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(process.pid, number)
+        return True
+    return False
+
+
+def reap(runs: Iterable[str], state: Path, timeout_s: float = 10.0) -> list[int]:
+    """SIGKILL whatever is left of these runs (Python, JVM, pyspark daemons) until none is.
+
+    Returns the pids that would not go: a process in the kernel's hands, on a dead disk.
+    """
+    wanted = set(runs)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        collect_children()
+        left = [found for found in processes.marked(state) if found.run in wanted]
+        if not left or time.monotonic() > deadline:
+            return [found.process.pid for found in left]
+        for found in left:
+            end_now(found.process)
+        time.sleep(POLL_S)
+
+
+def end_runs(runs: Iterable[str], state: Path) -> int:
+    """SIGKILL to all that carries the mark of these runs, without waiting. How many there were."""
+    wanted = set(runs)
+    left = [found for found in processes.marked(state) if found.run in wanted]
+    return sum(end_now(found.process) for found in left)
+
+
+def running_supervisor(places: Places) -> Process | None:
+    try:
+        body = read_json(places.supervisor_process)
+        process = Process.from_json(body) if body else None
+    except (StoreError, TypeError):
+        return None
+    return process if process and processes.is_alive(process) else None
+
+
+def start_supervisor(project: Path, profile: str, places: Places | None = None) -> Process:
+    """Detached: it outlives this process and its terminal. Waits until it holds the lock."""
+    if places is None:
+        from headrace import config
+
+        places = Places(config.load(project, profile).state)
+    places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    marks = (processes.RUN_MARK, processes.STATE_MARK)
+    environment = {name: value for name, value in os.environ.items() if name not in marks}
+    log = os.open(places.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    begin = os.fstat(log).st_size
+    try:
+        child = subprocess.Popen(
+            [*SUPERVISOR, str(project), "--profile", profile],
+            cwd=project,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=0o077,
+        )
+    finally:
+        os.close(log)
+    _children.append(child)
+    return _await_supervisor(child, places, begin)
+
+
+def _await_supervisor(child: subprocess.Popen[bytes], places: Places, begin: int) -> Process:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        running = running_supervisor(places)
+        if running is not None and running.pid == child.pid:
+            return running
+        if child.poll() is not None:
+            if running is not None:
+                return running  # another one was quicker, and that is as good
+            break
+        time.sleep(POLL_S)
+    tail = tail_of(places.supervisor_log, begin)
+    ended = f"ended with code {child.returncode}" if child.returncode is not None else "hangs"
+    raise SetupError(
+        f"The supervisor did not start: it {ended}.",
+        why=tail.strip() or "it left no words",
+        where=str(places.supervisor_log),
+        fix="run it in sight: headrace up --foreground",
+        slug="supervisor-start",
+    )
+
+
+def define(
+    places: Places, spec: RunSpec, timeout_s: float, command: Sequence[str] = DRIVER
+) -> Exit:
+    """A driver in definition mode, to its end. Its folder goes again unless it failed oddly."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    spec = replace(spec, run=spec.run or f"define-{stamp}-{secrets.token_hex(2)}")
+    write_json(places.spec(spec.run), spec.to_json())
+    process = spawn_driver(spec, places, command)
+    deadline = time.monotonic() + timeout_s
+    try:
+        while processes.is_alive(process) and time.monotonic() < deadline:
+            collect_children()
+            time.sleep(POLL_S)
+        if processes.is_alive(process):
+            raise SetupError(
+                f"The check did not end within {timeout_s:.0f} s.",
+                why=tail_of(places.log(spec.run)).strip() or "it printed nothing",
+                where=str(places.log(spec.run)),
+                fix="look for code that runs when the file is imported, such as a network call",
+                slug="check-timeout",
+            )
+    finally:
+        end_now(process)  # also when the person pressed Ctrl-C
+        collect_children()
+    body = read_json(places.exit(spec.run))
+    if body is None:
+        tail = tail_of(places.log(spec.run)).strip()
+        raise SetupError(
+            "The check ended without a word.",
+            why=tail or "it was killed, or the machine ran out of memory",
+            where=str(places.log(spec.run)),
+            fix="run it again; if it stays so, look into that log",
+            slug="check-vanished",
+        )
+    shutil.rmtree(places.run(spec.run), ignore_errors=True)
+    return Exit.from_json(body)
+
+
+def tail_of(path: Path, begin: int = 0) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(begin, size - TAIL_BYTES))
+            return file.read(TAIL_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,124 @@
+"""What a starting supervisor finds: runs that still live, and runs that ended while nobody watched.
+
+Called once by `loop.py`. Invariant: at most one run of a pipeline is adopted; whatever else lives
+of it is ended here, before anything is decided.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace import processes
+from headrace.model.places import Places
+from headrace.model.runs import Desired, Process, RunSpec, Wanted
+from headrace.supervisor import desired, folders, process
+from headrace.supervisor.keeper import House, Keeper, ended_without_a_word
+from headrace.supervisor.situation import Limits, PastRun
+
+logger = logging.getLogger(__name__)
+
+
+def keepers(house: House, limits: Callable[[Desired], Limits], now: float) -> dict[str, Keeper]:
+    """One for each pipeline that should run, or of which something may still run."""
+    places = house.places
+    specs = folders.specs(places)
+    marked = processes.marked(places.state)
+    wanted = {one.pipeline: one for one in desired.listed(places)}
+    for name in specs.keys() - wanted.keys():
+        known = _without_desired(
+            places, specs[name][-1], any_alive=_alive(places, specs[name], marked)
+        )
+        if known is not None:
+            wanted[name] = known
+    found = {}
+    for name, want in sorted(wanted.items()):
+        keeper = Keeper(house, want, limits(want))
+        _recover(keeper, specs.get(name, []), marked, now)
+        found[name] = keeper
+    return found
+
+
+def last_generation(places: Places, pipeline: str) -> int:
+    """Of runs whose desired state is gone: a new deploy must not be taken for one of theirs."""
+    return max((spec.generation for spec in folders.specs(places).get(pipeline, [])), default=0)
+
+
+def _without_desired(places: Places, spec: RunSpec, any_alive: bool) -> Desired | None:
+    """A damaged file must not stop a pipeline; a file that somebody took away should."""
+    known = Desired(
+        pipeline=spec.pipeline,
+        wanted=Wanted.RUNNING.value,
+        version=spec.version,
+        profile=spec.profile,
+        file=spec.file,
+        script=spec.script,
+        args=spec.args,
+        generation=spec.generation,
+        by="the last run (its desired state was unreadable)",
+        at=spec.at,
+    )
+    path = places.desired(spec.pipeline)
+    if path.exists():
+        logger.warning("%s is unreadable; it is taken from the last run", path)
+        with contextlib.suppress(OSError):
+            path.rename(path.with_name(path.name + ".bad"))
+            desired.write(places, known)
+        return known
+    if not any_alive:
+        return None
+    return Desired.from_json(
+        {**known.to_json(), "wanted": Wanted.STOPPED.value, "by": "nobody: it is not deployed"}
+    )
+
+
+def _alive(places: Places, specs: Sequence[RunSpec], marked: Sequence[processes.Marked]) -> bool:
+    runs = {spec.run for spec in specs}
+    return any(one.run in runs for one in marked)
+
+
+def _recover(
+    keeper: Keeper, specs: Sequence[RunSpec], marked: Sequence[processes.Marked], now: float
+) -> None:
+    places = keeper.house.places
+    leaders = {one.run: one.process for one in marked if one.is_leader}
+    alive = [(spec, found) for spec in specs if (found := _driver(places, spec.run, leaders))]
+    for spec, _ in alive[:-1]:
+        logger.error("two drivers of %s live; run %s is ended", keeper.name, spec.run)
+        process.reap([spec.run], places.state)
+    adopted = alive[-1] if alive else None
+    for spec in specs:
+        if adopted is None or spec.run != adopted[0].run:
+            keeper.past.append(_ended(keeper.house, spec, now))
+    if adopted is not None:
+        keeper.adopt(*adopted, now)
+
+
+def _driver(places: Places, run: str, leaders: Mapping[str, Process]) -> Process | None:
+    """By the mark that only it can carry; else by its own record, if pid and start time agree."""
+    if run in leaders:
+        return leaders[run]
+    recorded = folders.process_of(places, run)
+    if recorded is None or not processes.is_marked(recorded, run, places.state):
+        return None
+    return processes.identify(recorded.pid)
+
+
+def _ended(house: House, spec: RunSpec, now: float) -> PastRun:
+    places = house.places
+    known = folders.outcome_of(places, spec, now)
+    if known is not None:
+        return known
+    view = folders.view_of(places, spec.run)
+    last_seen = view.last_line_at or spec.at
+    exit_ = folders.exit_of(places, spec.run)
+    exit_ = exit_ or ended_without_a_word(folders.orders_of(places, spec.run, now), last_seen)
+    past = folders.concluded(spec, exit_, view, min(exit_.at, now))
+    with contextlib.suppress(OSError):
+        folders.write_outcome(places, past, past.ended_at)
+    house.history.run_started(spec, now)
+    house.history.run_ended(spec.run, exit_, now)
+    words = f"{exit_.ending}, while no supervisor ran"
+    house.history.event(house.wall(), spec.pipeline, spec.run, "run_ended", words, now)
+    return past

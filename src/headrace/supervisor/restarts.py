@@ -1,0 +1,142 @@
+"""What follows the end of a run: start again, wait first, or ask for a person. Pure.
+
+Everything is counted from the runs that were, of the present generation only: so nothing is
+forgotten when a supervisor is killed, and a person's `start` or `up` begins with a clean slate.
+Invariant: no error text is read here. Kinds and fingerprints come from `failures/` by exit.json.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.model import health
+from headrace.model.limits import RestartLimits
+from headrace.model.runs import Desired, Ending, Exit
+from headrace.supervisor.situation import GiveUp, Hold, Launch, PastRun, Wait
+
+HELD = "checkpoint-held"  # the slug of a refusal that cures itself: the old JVM is still dying
+HELD_RETRIES = 5  # half a minute; a JVM dies within seconds, another owner does not
+NOT_A_FAILURE = (Ending.DRAINED, Ending.CUT)
+
+
+def after(
+    desired: Desired, past: Sequence[PastRun], limits: RestartLimits, now: float
+) -> Launch | Wait | GiveUp | Hold:
+    mine = [run for run in past if run.spec.generation == desired.generation]
+    if not mine:
+        return Launch(attempt=1, restarts=0)
+    last = mine[-1]
+    if last.exit.ending == Ending.FINISHED:
+        return Hold("finished")
+    hopeless = why_give_up(mine, limits)
+    if hopeless is not None:
+        return GiveUp(hopeless)
+    attempt = attempts_in_a_row(last, limits) + 1
+    # A clock that was set back while no supervisor ran must not make anybody wait for an hour.
+    until = min(last.ended_at, now) + delay_s(last, limits)
+    if now < until:
+        return Wait(until, health.cause(last.exit), attempt)
+    return Launch(attempt=attempt, restarts=last.spec.restarts + 1)
+
+
+def attempts_in_a_row(last: PastRun, limits: RestartLimits) -> int:
+    """Failed attempts since things were well; a run that was well and then failed is the first."""
+    if last.exit.ending in NOT_A_FAILURE:
+        return 0
+    return 1 if _is_healthy(last, limits) else max(1, last.spec.attempt)
+
+
+def delay_s(last: PastRun, limits: RestartLimits) -> float:
+    """Doubling, with jitter that is a property of the run: asked twice it answers the same."""
+    failed = attempts_in_a_row(last, limits)
+    doublings = min(max(0, failed - 1), 40)
+    delay = min(limits.delay_s_max, limits.delay_s_min * 2.0**doublings)
+    spread = int.from_bytes(hashlib.sha256(last.spec.run.encode()).digest()[:4], "big") / 2**32
+    return delay * (1 + limits.jitter * (2 * spread - 1))
+
+
+def why_give_up(mine: Sequence[PastRun], limits: RestartLimits) -> str | None:
+    last = mine[-1]
+    ended, because = last.exit, health.cause(last.exit)
+    if ended.ending in NOT_A_FAILURE:
+        return None
+    if ended.ending == Ending.FENCED:
+        return f"fenced: {because}"
+    kind = kind_of(ended)
+    if kind == "human":
+        return because
+    if kind == "retry-then-human":
+        retries = HELD_RETRIES if _slug(ended) == HELD else ended.retries or 0
+        if _same_slug_in_a_row(mine, limits) > retries:
+            return f"{because} (tried {retries + 1} times)"
+    if kind in ("data", "unknown"):
+        times = times_without_commit(mine)
+        if times >= limits.same_failure_max:
+            batch = "" if ended.batch is None else f" in batch {ended.batch}"
+            where = f" of {ended.query}{batch}" if ended.query else ""
+            return f"the same failure {times} times{where} without a new commit: {because}"
+    failed = attempts_in_a_row(last, limits)
+    if limits.retries is not None and failed > limits.retries:
+        return f"{because} (restart.retries = {limits.retries} is used up)"
+    return None
+
+
+def kind_of(ended: Exit) -> str:
+    """retry | retry-then-human | human | data | unknown, also for ends that nobody classified."""
+    if _slug(ended) == HELD:
+        return "retry-then-human"
+    if ended.ending in (Ending.VANISHED, Ending.STALLED):
+        return "retry"
+    if ended.kind:
+        return ended.kind
+    return "human" if ended.ending == Ending.REFUSED or ended.code in (2, 3) else "unknown"
+
+
+def times_without_commit(mine: Sequence[PastRun]) -> int:
+    """How often the newest failure was met since its query last committed.
+
+    Runs in between that ended otherwise do not count, and do not excuse it either.
+    """
+    newest = _identity(mine[-1].exit)
+    times = 0
+    for run in reversed(mine):
+        if kind_of(run.exit) in ("data", "unknown") and _identity(run.exit) == newest:
+            times += 1
+        if _has_committed(run, newest.query):
+            break  # whatever failed before this run has been passed since
+    return times
+
+
+class _Failure(NamedTuple):
+    query: str | None
+    batch: int | None
+    fingerprint: str | None
+
+
+def _identity(ended: Exit) -> _Failure:
+    fingerprint = ended.fingerprint or ended.failure or health.cause(ended)
+    return _Failure(ended.query, ended.batch, fingerprint)
+
+
+def _has_committed(run: PastRun, query: str | None) -> bool:
+    return run.committed.get(query, 0) > 0 if query else any(run.committed.values())
+
+
+def _same_slug_in_a_row(mine: Sequence[PastRun], limits: RestartLimits) -> int:
+    slug, times = _slug(mine[-1].exit), 0
+    for run in reversed(mine):
+        times += _slug(run.exit) == slug
+        if _is_healthy(run, limits):
+            break
+    return times
+
+
+def _slug(ended: Exit) -> str | None:
+    slug = ended.failure or (ended.error or {}).get("slug")
+    return str(slug) if slug else None
+
+
+def _is_healthy(run: PastRun, limits: RestartLimits) -> bool:
+    return health.is_healthy(run.has_worked, run.lived_s, limits)

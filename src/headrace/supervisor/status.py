@@ -1,0 +1,61 @@
+"""A keeper's pipeline as `status` shows it. Pure: facts in, `model.health` judges, a row out."""
+
+from __future__ import annotations
+
+from headrace.model import health
+from headrace.model.runs import Wanted
+from headrace.model.status import PipelineStatus
+from headrace.supervisor.keeper import Keeper
+from headrace.supervisor.situation import GiveUp, Wait
+
+
+def subject_of(keeper: Keeper, now: float) -> health.Subject:
+    live, desired = keeper.live, keeper.desired
+    if live is not None:
+        stopping = live.orders.kill_reason or live.orders.drain_reason or None
+        if stopping is None and live.exit_seen_at is not None:
+            stopping = "its last words are written, the process is ending"
+        view = live.watch.view
+        stalls = health.stalls(view, keeper.limits.watchdog, now)
+        return health.Subject(desired, view, stopping, () if stopping else stalls)
+    last = keeper.past[-1] if keeper.past else None
+    is_about_now = last is not None and (
+        last.spec.generation == desired.generation or desired.wanted == Wanted.STOPPED
+    )
+    exit_ = last.exit if last is not None and is_about_now else None
+    verdict = keeper.verdict[0] if keeper.verdict else None
+    if isinstance(verdict, GiveUp):
+        return health.Subject(desired, attention=verdict.reason, last=exit_)
+    if isinstance(verdict, Wait) and verdict.next_attempt is not None:
+        return health.Subject(
+            desired,
+            next_start_at=verdict.until,
+            next_attempt=verdict.next_attempt,
+            because=verdict.reason,
+            last=exit_,
+        )
+    return health.Subject(desired, last=exit_)
+
+
+def status_of(keeper: Keeper, now: float, wall: float) -> PipelineStatus:
+    subject = subject_of(keeper, now)
+    state, why = health.judge(subject, now)
+    live, last = keeper.live, keeper.past[-1] if keeper.past else None
+    spec = live.spec if live is not None else last.spec if last is not None else None
+    since = live.spec.at if live is not None else last.exit.at if last is not None else None
+    is_waiting = subject.next_start_at is not None
+    return PipelineStatus(
+        name=keeper.name,
+        state=state.value,
+        why=why,
+        run=spec.run if spec is not None else None,
+        version=keeper.desired.version,
+        dev=keeper.desired.dev,
+        profile=keeper.desired.profile,
+        pid=live.process.pid if live is not None else None,
+        jvm_pid=live.watch.view.jvm_pid if live is not None else None,
+        since=since,
+        restarts=spec.restarts if spec is not None else 0,
+        next_start_at=wall + (subject.next_start_at or now) - now if is_waiting else None,
+        queries=health.query_statuses(subject),
+    )

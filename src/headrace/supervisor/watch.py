@@ -1,0 +1,81 @@
+"""Reading along: the events file of a live run, line by line, as it grows.
+
+Owned by `loop.py`, one for each live run. Invariant: bounded work a tick, and a line counts only
+when it is whole; what the driver is still writing waits for its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from headrace.model.events import Event
+from headrace.model.runview import RunView, fold
+
+logger = logging.getLogger(__name__)
+
+BYTES_PER_READ = 256 * 1024
+LINE_MAX = 16 * 1024 * 1024  # longer than that it is no line of ours
+
+
+class Watch:
+    """Follows one events file by byte offset and folds what it reads into `view`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset = 0
+        self.view = RunView()
+        self._rest = b""
+        self._bad = 0
+
+    def read(self, now: float) -> list[Event]:
+        """Events that are new since the last call, at most about BYTES_PER_READ of them."""
+        chunk = self._next_bytes()
+        if not chunk:
+            return []
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > LINE_MAX:
+            self._rest = b""
+        events = []
+        for line in lines:
+            event = self._event(line)
+            if event is not None:
+                self.view = fold(self.view, event, now)
+                events.append(event)
+        return events
+
+    def read_to_end(self, now: float) -> list[Event]:
+        """All that is there: for a run that has ended."""
+        events: list[Event] = []
+        while True:
+            before = self.offset
+            events += self.read(now)
+            if self.offset == before:
+                return events
+
+    def _next_bytes(self) -> bytes:
+        try:
+            if os.stat(self.path).st_size <= self.offset:
+                return b""
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                chunk = file.read(BYTES_PER_READ)
+        except OSError:
+            return (
+                b""  # not there yet, or for a moment not readable: the watchdog has the last word
+            )
+        self.offset += len(chunk)
+        return chunk
+
+    def _event(self, line: bytes) -> Event | None:
+        if not line.strip():
+            return None
+        try:
+            return Event.from_line(line.decode())
+        except (ValueError, TypeError, RecursionError) as exc:
+            self._bad += 1
+            if self._bad == 1:
+                logger.warning("%s has a line that is no event: %s", self.path, exc)
+            return None

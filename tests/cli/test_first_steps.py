@@ -1,0 +1,48 @@
+"""The first minutes of a newcomer, with Spark: `init`, `check`, `run`, Ctrl-C; real processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.stage import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+
+def headrace(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *args],
+        cwd=folder, capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+
+
+def test_what_init_writes_is_checked_runs_and_drains(tmp_path: Path) -> None:
+    made = headrace(tmp_path, "init", "hello")
+    folder = tmp_path / "hello"
+    checked = headrace(folder, "check", "--json")
+    with (folder / "run.err").open("w") as errors:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "run", "hello"],
+            cwd=folder, stdout=subprocess.DEVNULL, stderr=errors,
+        )  # fmt: skip
+    try:
+        eventually(lambda: list((folder / "data/words").glob("*.parquet")), timeout_s=150)
+        waited = headrace(folder, "wait", "hello", "--until", "caught-up", "--timeout", "120s")
+        run.send_signal(signal.SIGINT)
+        code = run.wait(90)
+    finally:
+        run.kill()
+        run.wait()
+    words = (folder / "run.err").read_text()
+
+    assert (made.returncode, checked.returncode, waited.returncode) == (0, 0, 0), waited.stderr
+    queries = json.loads(checked.stdout)["pipelines"][0]["queries"]
+    assert [query["guarantee"] for query in queries] == ["exactly-once", "exactly-once"]
+    assert code == 0, words
+    assert "stopped clean" in words

@@ -1,0 +1,410 @@
+"""Commands that start and stop things, with a real supervisor and drivers that only lack Spark."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from cli.stage import PIPELINE, Project, eventually
+from headrace import processes
+from headrace.cli import foreground
+from headrace.supervisor import process
+from headrace.supervisor.loop import Supervisor
+
+pytestmark = pytest.mark.e2e
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_driver.py")))
+SUPERVISOR = (
+    "import sys; from headrace.supervisor.main import main;"
+    f"sys.exit(main([*sys.argv[1:], '--driver-command', {shlex.join(FAKE)!r}]))"
+)
+SETTINGS = """\
+[project]
+name = "test"
+[restart]
+delay_s_min = 0.05
+delay_s_max = 0.1
+"""
+
+
+@pytest.fixture
+def living(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """A project whose drivers are fakes; nothing of it lives on after the test."""
+    (project.folder / "headrace.toml").write_text(SETTINGS)
+    monkeypatch.setattr(process, "define", partial(process.define, command=FAKE))
+    monkeypatch.setattr(process, "SUPERVISOR", (sys.executable, "-c", SUPERVISOR))
+    own = partial(Supervisor, driver_command=FAKE)
+    monkeypatch.setattr(foreground, "Supervisor", own)
+    yield project
+    if process.running_supervisor(project.places):
+        project.headrace("down")
+    process.reap(
+        [found.run for found in processes.marked(project.places.state)], project.places.state
+    )
+
+
+def does(project: Project, word: str, name: str = "hello") -> None:
+    (project.folder / "pipelines" / f"{name}.py").write_text(f"# does: {word}\n{PIPELINE}")
+
+
+def interrupt(project: Project, times: int, number: int = signal.SIGINT) -> threading.Thread:
+    """Presses Ctrl-C on this process once its pipeline works, and again while it drains."""
+
+    def press() -> None:
+        log = project.places.runs
+        eventually(lambda: "progressed" in all_events(log))
+        os.kill(os.getpid(), number)
+        if times > 1:
+            eventually(lambda: "drain_started" in all_events(log))
+            os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=press, daemon=True)
+    thread.start()
+    return thread
+
+
+def all_events(folder: Path) -> str:
+    return "".join(path.read_text() for path in folder.glob("*/events.jsonl"))
+
+
+# ---- check
+
+
+def test_check_shows_queries_guarantees_and_warnings(living: Project) -> None:
+    done = living.headrace("check")
+
+    assert done.exit_code == 0, done.output
+    for word in ("kept", "lines → parquet data/words", "append", "every 2 s", "exactly-once"):
+        assert word in done.stdout
+    assert "State is never cleaned up." in done.stderr
+    assert "No problems, 1 warning." in done.stdout
+
+
+def test_check_reports_all_problems_at_once(living: Project) -> None:
+    does(living, "refuse")
+
+    done = living.headrace("check", "hello")
+
+    assert done.exit_code == 2
+    assert 'There is no input "lins".' in done.stderr
+    assert "Mode complete does not work here." in done.stderr
+
+
+def test_check_as_json(living: Project) -> None:
+    body = living.json("check")
+    does(living, "refuse")
+    refused = living.json("check", code=2)
+
+    assert body["pipelines"][0]["queries"][0]["name"] == "kept"
+    assert [p["slug"] for p in refused["error"]["problems"]] == ["unknown-input", "bad-mode"]
+
+
+def test_check_of_a_script_says_that_it_has_no_definition(living: Project) -> None:
+    (living.folder / "script.py").write_text("print('hello')\n")
+
+    done = living.headrace("check", "script.py")
+
+    assert done.exit_code == 2
+    assert "headrace run script.py" in done.stderr
+
+
+# ---- run
+
+
+def test_run_follows_a_pipeline_to_its_end(living: Project) -> None:
+    does(living, "finish")
+
+    done = living.headrace("run", "hello")
+
+    assert done.exit_code == 0, done.output
+    assert "hello from hello" in done.stdout
+    assert "kept: started, exactly-once" in done.stderr
+    assert "hello finished" in done.stderr
+    assert "kept: finished with batch 0" in done.stderr
+    assert process.running_supervisor(living.places) is None
+
+
+def test_run_of_a_refused_pipeline_tells_all_problems_and_ends_with_2(living: Project) -> None:
+    does(living, "refuse")
+
+    done = living.headrace("run", "pipelines/hello.py")
+
+    assert done.exit_code == 2, done.output
+    assert done.stderr.count("Mode complete does not work here.") == 1
+
+
+def test_the_same_failure_three_times_ends_run_with_4(living: Project) -> None:
+    does(living, "fail")
+
+    done = living.headrace("run", "hello")
+
+    assert done.exit_code == 4, done.output
+    assert done.stderr.count("guard n") == 3
+    assert "needs attention" in done.stderr
+    assert "headrace why hello" in done.stderr
+
+
+def test_run_gives_a_script_its_arguments(living: Project) -> None:
+    (living.folder / "script.py").write_text("# does: finish\n")
+
+    done = living.headrace("run", "script.py", "--", "--host", "x")
+
+    assert done.exit_code == 0, done.output
+    assert "hello from script --host x" in done.stdout
+
+
+def test_run_of_a_script_outside_the_project_uses_this_projects_state(
+    living: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere.py").write_text("print('x')\n# does: finish\n")
+
+    done = living.headrace("run", str(tmp_path / "elsewhere.py"))
+
+    assert done.exit_code == 0, done.output
+    assert list(living.places.runs.glob("elsewhere-*"))
+
+
+def test_a_pipeline_outside_the_project_is_refused(living: Project, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.py").write_text(PIPELINE)
+
+    done = living.headrace("run", str(tmp_path / "elsewhere.py"))
+
+    assert done.exit_code == 2
+    assert f"--project {tmp_path}" in done.stderr
+
+
+def test_a_pipeline_takes_no_arguments(living: Project) -> None:
+    done = living.headrace("run", "hello", "--", "x")
+
+    assert done.exit_code == 2
+    assert "takes no arguments" in done.stderr
+
+
+def test_run_of_an_unknown_name_gets_the_near_miss_and_writes_nothing(living: Project) -> None:
+    done = living.headrace("run", "helo")
+
+    assert done.exit_code == 2
+    assert 'Did you mean "hello"?' in done.stderr
+    assert not living.places.state.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_interrupt_drains_and_ends_with_0(living: Project, number: int) -> None:
+    pressed = interrupt(living, 1, number)
+
+    done = living.headrace("run", "hello")
+
+    pressed.join(5)
+    assert done.exit_code == 0, done.output
+    assert "draining: waits for the running batches, up to 30 s" in done.stderr
+    assert "kept: stopped clean after batch" in done.stderr
+
+
+def test_a_second_interrupt_cuts_and_ends_with_1(living: Project) -> None:
+    does(living, "slow")
+    pressed = interrupt(living, 2)
+
+    done = living.headrace("run", "hello")
+
+    pressed.join(5)
+    assert done.exit_code == 1, done.output
+    assert "cutting" in done.stderr
+    assert "kept: CUT after batch" in done.stderr
+
+
+def test_run_leaves_other_pipelines_alone(living: Project) -> None:
+    living.deployed("other")
+    does(living, "finish", "other")
+    does(living, "finish")
+
+    living.headrace("run", "hello")
+
+    assert not list(living.places.runs.glob("other-*"))
+
+
+# ---- up, down, and what needs a supervisor
+
+
+def test_up_deploys_waits_and_down_drains(living: Project) -> None:
+    up = living.headrace("up")
+    again = living.headrace("up")
+    down = living.headrace("down")
+
+    assert up.exit_code == 0, up.output
+    assert "supervisor started" in up.stdout
+    assert "hello: deployed" in up.stdout
+    assert "running" in up.stdout
+    assert again.exit_code == 0
+    assert "supervisor started" not in again.stdout
+    assert down.exit_code == 0, down.output
+    assert "kept: stopped clean after batch" in down.stdout
+    assert not processes.marked(living.places.state)
+
+
+def test_up_of_a_refused_pipeline_deploys_nothing(living: Project) -> None:
+    does(living, "refuse")
+
+    done = living.headrace("up")
+
+    assert done.exit_code == 2
+    assert not list(living.places.desired_folder.glob("*"))
+
+
+def test_up_tells_of_a_start_that_fails_for_good(living: Project) -> None:
+    does(living, "fail")
+    with (living.folder / "headrace.toml").open("a") as file:
+        file.write("retries = 0\n")
+
+    done = living.headrace("up")
+
+    assert done.exit_code == 4, done.output
+    assert "Division by zero." in done.stderr
+
+
+def test_up_keeps_a_script_up_with_its_arguments(living: Project) -> None:
+    (living.folder / "script.py").write_text("print('x')\n")
+
+    done = living.headrace("up", "script.py", "--", "localhost", "9999")
+
+    assert done.exit_code == 0, done.output
+    assert "hello from script localhost 9999" in living.headrace("logs", "script").stdout
+
+
+def test_down_without_anything_says_so(living: Project) -> None:
+    done = living.headrace("down")
+
+    assert done.exit_code == 0
+    assert "No supervisor runs" in done.stdout
+
+
+def test_down_adopts_and_drains_drivers_that_lost_their_supervisor(living: Project) -> None:
+    living.headrace("up")
+    supervisor = process.running_supervisor(living.places)
+    assert supervisor is not None
+    process.end_now(supervisor)
+    eventually(lambda: process.running_supervisor(living.places) is None)
+
+    done = living.headrace("down")
+
+    assert done.exit_code == 0, done.output
+    assert "adopted and drained" in done.stdout
+    assert "kept: stopped clean" in done.stdout
+    assert not processes.marked(living.places.state)
+
+
+def test_stop_start_and_restart(living: Project) -> None:
+    living.headrace("up")
+
+    stopped = living.headrace("stop", "hello")
+    waited = living.headrace("wait", "hello", "--until", "stopped", "--timeout", "10s")
+    again = living.headrace("stop", "hello")
+    started = living.headrace("start", "hello")
+    running = living.headrace("wait", "hello", "--timeout", "10s")
+    twice = living.headrace("start", "hello")
+    restarted = living.headrace("restart", "hello")
+
+    codes = [d.exit_code for d in (stopped, waited, again, started, running, twice, restarted)]
+    assert codes == [0] * 7
+    assert "kept: stopped clean after batch" in stopped.stdout
+    assert "stopped already" in again.stdout
+    assert "running already" in twice.stdout
+    assert "drains and starts again" in restarted.stdout
+
+
+def test_stop_with_cut_does_not_wait(living: Project) -> None:
+    does(living, "slow")
+    living.headrace("up")
+
+    done = living.headrace("stop", "hello", "--cut")
+
+    assert done.exit_code == 0, done.output
+    assert "CUT" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["start", "stop", "restart", "rollback"])
+def test_without_a_supervisor_control_ends_with_3_and_the_fix(
+    living: Project, command: str
+) -> None:
+    done = living.headrace(command, "hello")
+
+    assert done.exit_code == 3
+    assert "headrace up" in done.stderr
+
+
+def test_rollback_shows_what_it_does_asks_and_goes_back(living: Project) -> None:
+    living.headrace("up")
+    first = living.json("status")["pipelines"][0]["version"]
+    does(living, "steady")
+    living.headrace("up")
+
+    refused = living.headrace("rollback", "hello", input="n\n")
+    done = living.headrace("rollback", "hello", "--yes")
+
+    assert refused.exit_code == 1
+    assert "differs: pipelines/hello.py" in refused.stdout
+    assert done.exit_code == 0, done.output
+    eventually(lambda: living.json("status")["pipelines"][0]["version"] == first)
+
+
+def test_rollback_without_an_earlier_version_says_so(living: Project) -> None:
+    living.headrace("up")
+
+    done = living.headrace("rollback", "hello")
+
+    assert done.exit_code == 3
+    assert "no earlier version" in done.stderr
+
+
+def test_rollback_to_an_unknown_version_lists_the_kept(living: Project) -> None:
+    living.headrace("up")
+    version = living.json("status")["pipelines"][0]["version"]
+
+    done = living.headrace("rollback", "hello", "zzz")
+
+    assert done.exit_code == 2
+    assert version in done.stderr
+
+
+def test_up_in_the_foreground_refuses_a_second_supervisor(living: Project) -> None:
+    living.headrace("up")
+
+    done = living.headrace("up", "--foreground")
+
+    assert done.exit_code == 3
+    assert "already runs" in done.stderr
+
+
+def test_a_supervisor_that_does_not_answer_is_told(
+    living: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.cli import asking
+
+    living.deployed()
+    living.supervised()
+    real = asking.answer
+    monkeypatch.setattr(asking, "answer", lambda work, asked, _s=0: real(work, asked, 0.1))
+
+    done = living.headrace("start", "hello")
+
+    assert done.exit_code == 3
+    assert "did not answer" in done.stderr
+    living.places.supervisor_process.unlink()
+
+
+def test_a_state_folder_that_others_may_write_to_is_refused(living: Project) -> None:
+    living.places.state.mkdir()
+    living.places.state.chmod(0o777)
+
+    done = living.headrace("run", "hello")
+
+    assert done.exit_code == 3
+    assert "chmod 700" in done.stderr
+    assert list(living.places.state.iterdir()) == []

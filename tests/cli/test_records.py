@@ -1,0 +1,187 @@
+"""`logs`, `events`, `progress`, `versions`: what was, read from the files that runs leave."""
+
+from __future__ import annotations
+
+import json
+import threading
+from itertools import islice
+from pathlib import Path
+
+from cli.stage import Project, eventually, started
+from headrace.cli import records, tail
+from headrace.cli.options import Options
+from headrace.jsonfile import write_json
+from headrace.model.events import Event, Kind
+
+
+def test_logs_shows_the_last_lines_of_the_newest_run(project: Project) -> None:
+    project.deployed()
+    project.ran(number=1, log="old\n")
+    project.ran(number=2, log="".join(f"line {n}\n" for n in range(10)))
+
+    done = project.headrace("logs", "hello", "-n", "2")
+
+    assert (done.exit_code, done.stdout) == (0, "line 8\nline 9\n")
+
+
+def test_logs_of_an_earlier_run_and_as_json(project: Project) -> None:
+    project.deployed()
+    run = project.ran(number=1, log="old\n")
+    project.ran(number=2, log="new\n")
+
+    done = project.headrace("logs", "hello", "--run", run, "--json")
+
+    assert json.loads(done.stdout) == {"run": run, "line": "old"}
+
+
+def test_logs_of_an_unknown_run_lists_the_known(project: Project) -> None:
+    project.deployed()
+    run = project.ran()
+
+    body = project.json("logs", "hello", "--run", "nope", code=2)
+
+    assert run in body["error"]["why"]
+
+
+def test_logs_before_the_first_run_says_how_to_run_it(project: Project) -> None:
+    body = project.json("logs", "hello", code=2)
+
+    assert body["error"]["slug"] == "no-runs"
+    assert "headrace run hello" in body["error"]["fix"]
+
+
+def test_following_logs_goes_over_to_the_next_run(project: Project) -> None:
+    project.deployed()
+    project.ran(number=1, log="first\n")
+    work = Options(project=str(project.folder)).open()
+    seen: list[str] = []
+
+    def follow() -> None:
+        lines = records.log_lines(work, "hello", run=None, count=10, follow=True)
+        for line in islice(lines, 3):
+            seen.append(line.text)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    eventually(lambda: seen == ["first"])
+    run = project.ran(number=2, log="second\n")
+    thread.join(10)
+
+    assert seen == ["first", f"--- {run} ---", "second"]
+
+
+def test_events_are_told_in_words_without_the_noise(project: Project) -> None:
+    project.deployed()
+    project.ran(events=started())
+
+    lines = project.headrace("events", "hello").stdout.splitlines()
+
+    assert [line.partition("Z ")[2] for line in lines] == [
+        "run started, pid 4711, Spark 4",
+        "defined: kept",
+        "kept: started, exactly-once",
+    ]
+
+
+def test_events_as_json_are_one_object_a_line(project: Project) -> None:
+    project.deployed()
+    run = project.ran(events=started())
+
+    lines = project.headrace("events", "hello", "--all", "--json").stdout.splitlines()
+
+    found = [json.loads(line) for line in lines]
+    assert [event["event"] for event in found] == [event.kind for event in started()]
+    assert {event["run"] for event in found} == {run}
+
+
+def test_events_of_one_query_over_several_runs(project: Project) -> None:
+    project.deployed()
+    for number in (1, 2):
+        project.ran(number=number, events=started())
+
+    lines = project.headrace("events", "hello/kept", "-n", "10").stdout.splitlines()
+
+    assert len(lines) == 2
+
+
+def test_a_torn_event_line_is_skipped(project: Project) -> None:
+    project.deployed()
+    run = project.ran(events=started())
+    with project.places.events(run).open("a") as file:
+        file.write('{"at": 5, "event": "query_st\n')
+
+    assert len(project.headrace("events", "hello").stdout.splitlines()) == 3
+
+
+def test_progress_is_sparks_own_newest_of_each_query(project: Project) -> None:
+    project.deployed()
+    events = [
+        Event(float(n), Kind.PROGRESSED, name, {"progress": {"batchId": n, "numInputRows": 1}})
+        for n in range(5)
+        for name in ("kept", "counted")
+    ]
+    project.ran(events=tuple(events))
+
+    found = project.json("progress", "hello", "-n", "2")["progress"]
+
+    assert [(item["query"], item["progress"]["batchId"]) for item in found] == [
+        ("counted", 3),
+        ("counted", 4),
+        ("kept", 3),
+        ("kept", 4),
+    ]
+
+
+def test_progress_for_people_is_a_table(project: Project) -> None:
+    project.deployed()
+    project.ran(events=started())
+
+    done = project.headrace("progress", "hello/kept")
+
+    assert "hello/kept" in done.stdout
+    assert "20" in done.stdout
+
+
+def test_progress_before_the_first_batch_says_so(project: Project) -> None:
+    project.deployed()
+    project.ran()
+
+    assert "No batch" in project.headrace("progress", "hello").stdout
+
+
+def test_versions_say_who_runs_them_and_who_could_go_back(project: Project) -> None:
+    project.deployed(version="bbbb", previous=("aaaa",))
+    for at, version in enumerate(("aaaa", "bbbb", "cccc")):
+        body = {"version": version, "at": float(at), "files": [], "packages": {}}
+        write_json(project.places.version(version) / "version.json", body)
+        project.places.code(version).mkdir()
+
+    everything = project.json("versions")["versions"]
+    mine = project.json("versions", "hello")["versions"]
+
+    assert [item["version"] for item in everything] == ["aaaa", "bbbb", "cccc"]
+    assert [(v["current"], v["earlier"]) for v in mine] == [([], ["hello"]), (["hello"], [])]
+    assert "bbbb" in project.headrace("versions").stdout
+
+
+def test_the_last_lines_of_a_long_file_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(f"{n} {'x' * 1000}\n" for n in range(1000)) + "no end")
+
+    lines, position = tail.last_lines(path, 3)
+
+    assert [line.split()[0] for line in lines] == ["998", "999", "no"]
+    assert position == path.stat().st_size
+
+
+def test_a_growing_file_gives_whole_lines_only(tmp_path: Path) -> None:
+    growing = tail.Tail(tmp_path / "log")
+
+    before = growing.lines()
+    (tmp_path / "log").write_bytes(b"one\ntw")
+    first = growing.lines()
+    with (tmp_path / "log").open("ab") as file:
+        file.write(b"o\n")
+    second = eventually(growing.lines)
+
+    assert (before, first, second) == ([], ["one"], ["two"])

@@ -1,0 +1,212 @@
+"""`status` and `wait`: from the store, from files alone, with and without a supervisor."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+from cli.stage import Project, failed, started
+from headrace.define import versions
+from headrace.model.status import PipelineStatus, QueryStatus
+from headrace.store import db, pipelines
+
+PIPELINE_KEYS = {
+    "name", "state", "why", "run", "version", "edited", "profile", "pid", "jvm_pid", "since",
+    "restarts", "queries",
+}  # fmt: skip
+QUERY_KEYS = {
+    "name", "state", "guarantee", "rows_in", "rows_out", "batches", "input_rate",
+    "processing_rate", "lag_rows", "lag_seconds", "fresh_p50_ms", "fresh_p99_ms", "message",
+    "data_available", "trigger_active",
+}  # fmt: skip
+
+
+def kept(project: Project, *statuses: PipelineStatus) -> None:
+    """What a supervisor would have written; this process plays it."""
+    project.supervised()
+    with closing(db.open_history(project.places.history)) as conn:
+        for status in statuses:
+            pipelines.put(conn, status)
+
+
+def running(name: str = "hello", **changes: object) -> PipelineStatus:
+    query = QueryStatus("kept", "running", guarantee="exactly-once", data_available=False)
+    facts = {"state": "running", "why": "1 query", "queries": (query,), **changes}
+    return PipelineStatus(name, **facts)  # type: ignore[arg-type]
+
+
+def test_status_json_has_the_documented_shape(project: Project) -> None:
+    project.deployed()
+    kept(project, running(restarts=2))
+
+    [pipeline] = project.json("status")["pipelines"]
+
+    assert set(pipeline) >= PIPELINE_KEYS
+    assert set(pipeline["queries"][0]) >= QUERY_KEYS
+    assert (pipeline["name"], pipeline["state"], pipeline["restarts"]) == ("hello", "running", 2)
+
+
+def test_status_shows_state_why_and_queries(project: Project) -> None:
+    project.deployed()
+    kept(project, running(why="all is well"))
+
+    done = project.headrace("status")
+
+    assert done.exit_code == 0
+    for word in ("hello", "running", "all is well", "kept", "exactly-once"):
+        assert word in done.stdout
+    assert "supervisor is not running" not in done.stdout
+
+
+def test_status_without_pipelines_says_how_to_begin(project: Project) -> None:
+    done = project.headrace("status")
+
+    assert done.exit_code == 0
+    assert "headrace up" in done.stdout
+    assert project.json("status") == {"supervisor": None, "pipelines": []}
+
+
+def test_status_names_pipelines_that_were_never_deployed(project: Project) -> None:
+    project.deployed("other", wanted="stopped")
+
+    assert "not deployed: hello" in project.headrace("status").stdout
+
+
+def test_status_without_a_supervisor_says_so_and_reads_the_runs(project: Project) -> None:
+    project.deployed()
+    run = project.ran(events=started(), is_live=True)
+
+    done = project.headrace("status")
+    [pipeline] = project.json("status")["pipelines"]
+
+    assert "supervisor is not running" in done.stdout
+    assert (pipeline["state"], pipeline["run"]) == ("running", run)
+    assert (pipeline["pid"], pipeline["jvm_pid"]) == (os.getpid(), 4712)
+    assert pipeline["queries"][0]["batch"] == 3
+
+
+def test_status_works_when_the_history_is_gone_or_broken(project: Project) -> None:
+    project.deployed()
+    project.ran(events=started(), is_live=True)
+    project.supervised()
+
+    without = project.json("status")["pipelines"]
+    project.places.history.write_text("this is no database")
+    broken = project.json("status")["pipelines"]
+
+    assert [p["state"] for p in without] == ["running"]
+    assert broken == without
+    assert project.places.history.read_text() == "this is no database"
+
+
+def test_status_writes_nothing(project: Project) -> None:
+    project.headrace("status")
+
+    assert not project.places.state.exists()
+
+
+def test_what_should_run_but_does_not_is_told(project: Project) -> None:
+    project.deployed()
+    project.ran(events=started())
+
+    [pipeline] = project.json("status")["pipelines"]
+
+    assert pipeline["state"] == "stopped"
+    assert "no supervisor" in pipeline["why"]
+
+
+def test_a_failure_that_needs_a_person_is_told_from_files_too(project: Project) -> None:
+    project.deployed()
+    for number in (1, 2, 3):
+        project.ran(number=number, exit=failed())
+
+    [pipeline] = project.json("status")["pipelines"]
+
+    assert pipeline["state"] == "needs-attention"
+    assert "Division by zero" in pipeline["why"]
+
+
+def test_an_edited_file_is_told_as_edited_since_deploy(project: Project) -> None:
+    project.deployed(version=versions.snapshot(project.folder, project.places))
+
+    before = project.json("status")["pipelines"][0]["edited"]
+    (project.folder / "pipelines" / "hello.py").write_text("# edited\n")
+    after = project.json("status")["pipelines"][0]["edited"]
+
+    assert (before, after) == (False, True)
+    assert "edited since deploy" in project.headrace("status").stdout
+
+
+def test_a_query_can_be_named_alone_where_unique(project: Project) -> None:
+    project.deployed()
+    project.deployed("other", wanted="stopped")
+    kept(project, running(), running("other", queries=()))
+
+    found = project.json("status", "kept")["pipelines"]
+
+    assert [p["name"] for p in found] == ["hello"]
+
+
+def test_a_query_name_of_two_pipelines_asks_which(project: Project) -> None:
+    project.deployed()
+    project.deployed("other")
+    kept(project, running(), running("other"))
+
+    body = project.json("status", "kept", code=2)
+
+    assert body["error"]["slug"] == "ambiguous-name"
+    assert "hello/kept" in body["error"]["why"]
+
+
+def test_a_misspelt_query_gets_the_near_miss(project: Project) -> None:
+    project.deployed()
+    kept(project, running())
+
+    body = project.json("status", "hello/kepd", code=2)
+
+    assert 'Did you mean "kept"?' in body["error"]["why"]
+
+
+def test_wait_ends_when_it_runs(project: Project) -> None:
+    project.deployed()
+    kept(project, running())
+
+    done = project.headrace("wait", "hello", "--until", "running", "--timeout", "5s")
+
+    assert (done.exit_code, done.stdout) == (0, "hello is running: 1 query\n")
+
+
+def test_wait_for_caught_up_needs_every_query_without_data(project: Project) -> None:
+    project.deployed()
+    behind = QueryStatus("counted", "running", data_available=True)
+    kept(project, running(queries=(running().queries[0], behind)))
+
+    whole = project.headrace("wait", "hello", "--until", "caught-up", "--timeout", "0s")
+    one = project.headrace("wait", "hello/kept", "--until", "caught-up", "--timeout", "0s")
+
+    assert (whole.exit_code, one.exit_code) == (1, 0)
+
+
+def test_wait_that_times_out_says_what_it_was_instead(project: Project) -> None:
+    project.deployed()
+    kept(project, running(state="waiting", why="starts again in 4 s"))
+
+    body = project.json("wait", "hello", "--timeout", "100ms", code=1)
+
+    assert body["error"]["slug"] == "wait-timeout"
+    assert "It is waiting: starts again in 4 s" in body["error"]["why"]
+
+
+def test_wait_takes_no_nonsense_for_a_duration(project: Project) -> None:
+    project.deployed()
+
+    assert project.headrace("wait", "hello", "--timeout", "soon").exit_code == 2
+
+
+def test_a_pipeline_file_with_a_bad_name_does_not_stop_status(project: Project) -> None:
+    (project.folder / "pipelines" / "bad name!.py").write_text("")
+    project.deployed(wanted="stopped")
+
+    [pipeline] = project.json("status")["pipelines"]
+
+    assert pipeline["state"] == "stopped"

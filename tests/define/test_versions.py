@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.define import versions
+from headrace.errors import ConfigError
+from headrace.model.places import Places
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "pipelines").mkdir(parents=True)
+    (folder / "headrace.toml").write_text('[project]\nname = "x"\n')
+    (folder / "pipelines" / "a.py").write_text("A = 1\n")
+    return folder
+
+
+@pytest.fixture
+def places(project: Path) -> Places:
+    return Places(project / ".headrace")
+
+
+def copied(places: Places, version: str) -> set[str]:
+    root = places.code(version)
+    return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
+
+
+def test_a_version_is_the_code_and_the_settings(project: Path, places: Places) -> None:
+    version = versions.snapshot(project, places)
+
+    assert copied(places, version) == {"headrace.toml", "pipelines/a.py"}
+
+
+def test_the_same_content_is_the_same_version(project: Path, places: Places) -> None:
+    first = versions.snapshot(project, places)
+    (project / "pipelines" / "a.py").touch()
+
+    assert versions.snapshot(project, places) == first
+
+
+def test_an_edit_is_another_version_and_leaves_the_first_as_it_was(
+    project: Path, places: Places
+) -> None:
+    first = versions.snapshot(project, places)
+    (project / "pipelines" / "a.py").write_text("A = 2\n")
+
+    second = versions.snapshot(project, places)
+
+    assert second != first
+    assert (places.code(first) / "pipelines" / "a.py").read_text() == "A = 1\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".venv/x.py", "venv/x.py", "data/x.py", "checkpoints/x.py", ".headrace/x.py", "notes.txt",
+     "__pycache__/x.py", "node_modules/x.py"],
+)  # fmt: skip
+def test_what_is_not_code_is_left_out(project: Path, places: Places, name: str) -> None:
+    (project / name).parent.mkdir(exist_ok=True, parents=True)
+    (project / name).write_text("x")
+    if name.startswith("venv"):
+        (project / "venv" / "pyvenv.cfg").write_text("")
+
+    assert copied(places, versions.snapshot(project, places)) == {"headrace.toml", "pipelines/a.py"}
+
+
+def test_include_takes_more_files_along(project: Path, places: Places) -> None:
+    (project / "model.bin").write_bytes(b"\0\1")
+
+    version = versions.snapshot(project, places, ["*.bin"])
+
+    assert (places.code(version) / "model.bin").read_bytes() == b"\0\1"
+    assert versions.differs(project, places, version, ["*.bin"]) == []
+
+
+def test_differs_names_what_was_edited_added_and_deleted(project: Path, places: Places) -> None:
+    (project / "old.py").write_text("")
+    version = versions.snapshot(project, places)
+    assert versions.differs(project, places, version) == []
+
+    (project / "pipelines" / "a.py").write_text("A = 2\n")
+    (project / "new.sql").write_text("select 1")
+    (project / "old.py").unlink()
+
+    assert versions.differs(project, places, version) == ["new.sql", "old.py", "pipelines/a.py"]
+
+
+def test_a_package_that_changed_counts_as_an_edit(
+    project: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = versions.snapshot(project, places)
+    now = {**versions.installed(), "click": "99.0"}
+    monkeypatch.setattr(versions, "installed", lambda: now)
+
+    assert [c.split()[0] for c in versions.differs(project, places, version)] == ["click"]
+
+
+def test_a_script_outside_of_the_project_is_copied_too(
+    project: Path, places: Places, tmp_path: Path
+) -> None:
+    script = tmp_path / "elsewhere.py"
+    script.write_text("print(1)\n")
+
+    version = versions.snapshot(project, places, outside=script)
+
+    assert versions.code_path(places, version, str(script)).read_text() == "print(1)\n"
+    assert versions.differs(project, places, version) == []
+
+
+def test_a_folder_that_is_no_project_is_refused_before_it_is_copied(
+    project: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "FILES_MAX", 3)
+    for number in range(5):
+        (project / f"f{number}.py").write_text("")
+
+    with pytest.raises(ConfigError) as caught:
+        versions.snapshot(project, places)
+
+    assert caught.value.code == "project-too-large"
+    assert not places.versions.exists()
+
+
+def test_versions_are_listed_by_age(project: Path, places: Places) -> None:
+    first = versions.snapshot(project, places)
+    (project / "b.py").write_text("")
+    second = versions.snapshot(project, places)
+
+    assert [v["version"] for v in versions.listed(places)] == [first, second]

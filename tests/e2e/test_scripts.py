@@ -1,0 +1,103 @@
+"""Spark's own streaming examples, unchanged, under `headrace run FILE -- ARGS`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from e2e import rig
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
+
+
+class LineServer:
+    """Accepts again and again; every connection gets new lines, numbered through."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.connections = 0
+        self._sent = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while not self._stop.is_set():
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            while not self._stop.wait(0.3):
+                self._sent += 1
+                connection.sendall(f"apple word{self._sent}\n".encode())
+
+    def close(self) -> None:
+        self._stop.set()
+        self._socket.close()
+
+
+@pytest.fixture
+def lines() -> Iterator[LineServer]:
+    server = LineServer()
+    yield server
+    server.close()
+
+
+def newest_word(output: Path) -> int:
+    return max((int(n) for n in re.findall(r"word(\d+)", output.read_text())), default=0)
+
+
+@pytest.mark.parametrize(
+    ("example", "args"),
+    [
+        ("structured_network_wordcount.py", []),
+        ("structured_network_wordcount_windowed.py", ["10"]),
+        ("structured_network_wordcount_session_window.py", []),
+        ("structured_sessionization.py", []),
+    ],
+)
+def test_a_spark_example_runs_is_watched_and_comes_back(
+    example: str, args: list[str], lines: LineServer, tmp_path: Path
+) -> None:
+    project = rig.Project(tmp_path / "project")
+    project.folder.mkdir()
+    name = Path(example).stem
+    output = tmp_path / "output"
+    command = [sys.executable, "-m", "headrace", "--project", str(project.folder), "run"]
+    command += [str(EXAMPLES / example), "--", "localhost", str(lines.port), *args]
+    with output.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True)
+    try:
+        rig.eventually("words appear", lambda: newest_word(output) > 0, 60)
+        status = project.status(name)
+        assert status["state"] in ("running", "catching-up")
+        assert [q["note"] for q in status["queries"]] == ["starts anew: socket, no checkpoint"]
+        assert "starts anew: socket, no checkpoint" in project.headrace("status")
+
+        before, connections = newest_word(output), lines.connections
+        rig.kill(status["pid"], status["jvm_pid"])
+        rig.eventually("it connects again", lambda: lines.connections > connections, 60)
+        rig.eventually("new words appear", lambda: newest_word(output) > before + 3, 60)
+        assert project.status(name)["restarts"] == 1
+    finally:
+        process.send_signal(signal.SIGINT)
+        code = process.wait(90)
+    assert code == 0, output.read_text()[-2000:]
+    assert project.marked() == []

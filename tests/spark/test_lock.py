@@ -1,0 +1,83 @@
+"""The kernel lock beside a checkpoint, held by the JVM, seen from outside of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.driver import lock
+from headrace.errors import CheckpointError
+
+pytestmark = pytest.mark.spark
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def jvm_pid(spark: SparkSession) -> int:
+    return int(spark.sparkContext._gateway.proc.pid)
+
+
+def test_the_jvm_is_the_holder_not_python(spark: SparkSession, tmp_path: Path) -> None:
+    lock.take(spark, str(tmp_path / "q" / "v1"))
+
+    assert lock.holder_pid(tmp_path / "q" / "v1.lock") == jvm_pid(spark)
+
+
+def test_a_lock_held_elsewhere_is_refused_and_the_holder_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = tmp_path / "v1.lock"
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout is not None
+    assert other.stdin is not None
+    assert other.stdout.readline() == b"held\n"
+    try:
+        with pytest.raises(CheckpointError, match=f"process {other.pid}") as caught:
+            lock.take(spark, str(tmp_path / "v1"))
+    finally:
+        other.stdin.close()
+        other.stdout.close()
+        other.wait()
+
+    assert caught.value.code == "checkpoint-held"
+    assert caught.value.exit_code == 3
+
+
+def test_two_queries_of_one_run_cannot_have_one_checkpoint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lock.take(spark, str(tmp_path / "v1"))
+
+    with pytest.raises(CheckpointError) as caught:
+        lock.take(spark, (tmp_path / "v1").as_uri())
+
+    assert caught.value.code == "checkpoint-shared"
+    assert lock.holder_pid(tmp_path / "v1.lock") == jvm_pid(spark), "the first keeps its lock"
+
+
+def test_a_place_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+
+    with pytest.raises(CheckpointError) as caught:
+        lock.take(spark, str(tmp_path / "file" / "v1"))
+
+    assert caught.value.code == "checkpoint-unwritable"
+    assert str(tmp_path / "file") in caught.value.what
+
+
+def test_an_object_store_has_no_kernel_lock(spark: SparkSession) -> None:
+    lock.take(spark, "s3a://bucket/checkpoints/q/v1")
+
+    assert lock.local_path("s3a://bucket/checkpoints/q/v1") is None

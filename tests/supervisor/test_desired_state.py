@@ -1,0 +1,204 @@
+"""How requests change what should run, and the files of both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ControlError
+from headrace.model.places import Places
+from headrace.model.requests import Answer, Request, What
+from headrace.model.runs import Desired
+from headrace.supervisor import desired, requests
+from headrace.supervisor.desired import Known, after
+
+RUNS = Desired("orders", "running", "v2", "dev", "orders.py", generation=4, previous=("v0", "v1"))
+HALTED = replace(RUNS, wanted="stopped")
+
+
+def asked(what: What, pipeline: str = "orders", **more: object) -> Request:
+    return Request("r1", what, "ann", 9.0, pipeline, **more)
+
+
+def deployed(version: str, **more: object) -> Request:
+    return asked(What.DEPLOY, version=version, file="orders.py", **more)
+
+
+def test_a_first_deploy_starts_generation_one() -> None:
+    wanted, _ = after(deployed("v1"), Known(None, False))
+
+    assert (wanted.wanted, wanted.version, wanted.generation) == ("running", "v1", 1)
+
+
+def test_a_deploy_after_its_desired_state_was_taken_away_is_later_than_all_its_runs() -> None:
+    wanted, _ = after(deployed("v1"), Known(None, False, last_generation=6))
+
+    assert wanted.generation == 7
+
+
+def test_a_new_version_rises_and_remembers_the_one_before() -> None:
+    wanted, text = after(deployed("v3"), Known(RUNS, True))
+
+    assert (wanted.generation, wanted.previous) == (5, ("v0", "v1", "v2"))
+    assert text == "orders: version v3 takes the place of v2"
+
+
+def test_the_same_version_again_changes_nothing_while_it_runs() -> None:
+    wanted, text = after(deployed("v2"), Known(RUNS, True))
+
+    assert wanted is RUNS
+    assert text == "orders runs version v2 already"
+
+
+def test_the_same_version_again_starts_what_does_not_run() -> None:
+    wanted, _ = after(deployed("v2"), Known(RUNS, False))
+
+    assert wanted.generation == 5
+
+
+def test_other_arguments_are_another_deploy() -> None:
+    wanted, _ = after(deployed("v2", script=True, args=("--fast",)), Known(RUNS, True))
+
+    assert (wanted.generation, wanted.args, wanted.previous) == (5, ("--fast",), ("v0", "v1"))
+
+
+def test_the_list_of_earlier_versions_is_bounded() -> None:
+    long = replace(RUNS, previous=tuple(f"v{n}" for n in range(50)))
+
+    wanted, _ = after(deployed("new"), Known(long, True))
+
+    assert len(wanted.previous) == desired.PREVIOUS_MAX
+    assert wanted.previous[-1] == "v2"
+
+
+@pytest.mark.parametrize(
+    ("what", "current", "is_live", "wanted", "generation", "text"),
+    [
+        (What.START, RUNS, True, "running", 4, "orders is running already"),
+        (What.START, RUNS, False, "running", 5, "orders starts"),
+        (What.START, HALTED, True, "running", 5, "orders starts"),
+        (What.STOP, RUNS, True, "stopped", 5, "orders is being stopped"),
+        (What.STOP, RUNS, False, "stopped", 5, "orders is stopped"),
+        (What.STOP, HALTED, False, "stopped", 4, "orders is stopped already"),
+        (What.CUT, HALTED, True, "stopped", 4, "orders is being stopped already"),
+        (What.RESTART, RUNS, True, "running", 5, "orders drains and starts again"),
+        (What.RESTART, HALTED, False, "running", 5, "orders starts"),
+    ],
+)
+def test_start_stop_and_restart(
+    what: What, current: Desired, is_live: bool, wanted: str, generation: int, text: str
+) -> None:
+    became, said = after(asked(what), Known(current, is_live))
+
+    assert (became.wanted, became.generation, said) == (wanted, generation, text)
+
+
+def test_a_rollback_goes_one_version_back_and_again_one_further() -> None:
+    first, _ = after(asked(What.ROLLBACK), Known(RUNS, True))
+    second, _ = after(asked(What.ROLLBACK), Known(first, True))
+
+    assert (first.version, first.previous) == ("v1", ("v0",))
+    assert (second.version, second.previous, second.generation) == ("v0", (), 6)
+    with pytest.raises(ControlError, match="no earlier version"):
+        after(asked(What.ROLLBACK), Known(second, True))
+
+
+def test_a_version_whose_copy_is_gone_is_refused() -> None:
+    known = Known(RUNS, True, has_version=lambda version: False)
+
+    for request in (deployed("v9"), asked(What.ROLLBACK, version="v1")):
+        with pytest.raises(ControlError) as caught:
+            after(request, known)
+        assert caught.value.code == "unknown-version"
+
+
+def test_an_unknown_pipeline_is_refused_with_the_near_miss() -> None:
+    with pytest.raises(ControlError) as caught:
+        after(asked(What.START, "ordres"), Known(None, False, names=("orders", "clicks")))
+
+    assert 'Did you mean "orders"?' in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 101, "a b"])
+def test_a_name_that_could_leave_the_folder_is_refused(name: str) -> None:
+    with pytest.raises(ControlError) as caught:
+        after(asked(What.DEPLOY, name), Known(None, False))
+
+    assert caught.value.code == "bad-name"
+
+
+def test_desired_state_is_read_back_and_a_broken_file_is_none(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    desired.write(places, RUNS)
+    places.desired("broken").write_text("{")
+
+    assert desired.read(places, "orders") == RUNS
+    assert desired.listed(places) == [RUNS]
+    assert desired.read(places, "broken") is None
+
+
+def test_requests_are_served_oldest_first_and_answered_once(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    for number in (2, 1, 3):
+        requests.leave(places, Request(f"r{number}", What.START, "ann", float(number), "orders"))
+
+    found = requests.waiting(places)
+    requests.answer(places, Answer("r1", ok=True, text="yes"))
+
+    assert [request.id for request in found] == ["r1", "r2", "r3"]
+    assert [request.id for request in requests.waiting(places)] == ["r2", "r3"]
+    assert requests.answer_of(places, "r1", 0) == Answer("r1", ok=True, text="yes")
+    assert requests.answer_of(places, "r2", 0) is None
+
+
+def test_a_request_that_was_answered_before_a_crash_is_not_served_again(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    request = Request("r1", What.RESTART, "ann", 1.0, "orders")
+    requests.answer(places, Answer("r1", ok=True))
+    requests.leave(places, request)
+
+    assert requests.waiting(places) == []
+    assert not (places.requests / "r1.json").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"id": "r1", "what": "sta',
+        b"[1, 2]",
+        b'{"id": "r1"}',
+        b'{"id": "other", "what": "start", "by": "x", "at": 1}',
+        b'{"id": "r1", "what": "explode", "by": "x", "at": 1}',
+        b'{"id": "r1", "what": "start", "by": "x", "at": "soon"}',
+        b'{"id": "r1", "what": "start", "by": "x", "at": 1, "pipeline": {"a": 1}}',
+        b'{"id": "r1", "what": "start", "by": "x", "at": 1, "args": 7}',
+        b"\xff\xfe\x00",
+        b" " * (requests.BYTES_MAX + 1),
+    ],
+)
+def test_a_file_that_is_no_request_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    places = Places(tmp_path)
+    places.requests.mkdir()
+    (places.requests / "r1.json").write_bytes(content)
+    requests.leave(places, Request("r2", What.START, "ann", 2.0, "orders"))
+
+    assert [request.id for request in requests.waiting(places)] == ["r2"]
+    assert (places.requests / "r1.json.bad").exists()
+
+
+def test_answers_and_set_aside_files_are_bounded(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.answers.mkdir()
+    places.requests.mkdir()
+    for number in range(requests.ANSWERS_KEPT + 20):
+        (places.answers / f"r{number}.json").write_text("{}")
+    for number in range(requests.SET_ASIDE_KEPT + 5):
+        (places.requests / f"r{number}.json.bad").write_text("{}")
+
+    requests.prune(places)
+
+    assert len(list(places.answers.iterdir())) == requests.ANSWERS_KEPT
+    assert len(list(places.requests.iterdir())) == requests.SET_ASIDE_KEPT

@@ -1,0 +1,76 @@
+"""Every story of histories.py, told to the policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.supervisor import policy
+from headrace.supervisor.situation import (
+    Cut,
+    Decision,
+    Drain,
+    DumpThreads,
+    GiveUp,
+    Hold,
+    Kill,
+    Launch,
+    OpenAlert,
+    Reap,
+    ResolveAlert,
+    Wait,
+)
+from supervisor.histories import STORIES, Story, situation
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_story(story: Story) -> None:
+    seen, now = situation(story, policy.decide)
+
+    told = [in_words(decision, now) for decision in policy.decide(seen, now)]
+
+    assert len(told) == len(story.expect), told
+    for said, expected in zip(told, story.expect, strict=True):
+        verdict, colon, reason = expected.partition(": ")
+        is_exact = not colon and not expected.startswith("hold")
+        assert said == expected if is_exact else verdict in said and reason in said, told
+
+
+def test_the_same_situation_gives_the_same_decisions() -> None:
+    for story in STORIES:
+        seen, now = situation(story, policy.decide)
+
+        assert policy.decide(seen, now) == policy.decide(seen, now)
+
+
+def test_story_names_are_told_once() -> None:
+    names = [story.name for story in STORIES]
+
+    assert len(names) == len(set(names)) >= 40
+
+
+def in_words(decision: Decision, now: float) -> str:
+    match decision:
+        case Launch(attempt, _):
+            return f"launch attempt {attempt}"
+        case Wait(until, _, None):
+            return f"wait {until - now:g} s"
+        case Wait(until, _, attempt):
+            return f"wait {until - now:g} s for attempt {attempt}"
+        case GiveUp(reason):
+            return f"give up: {reason}"
+        case Hold(reason):
+            return f"hold {reason}"
+        case Drain(reason):
+            return f"drain: {reason}"
+        case Cut():
+            return "cut"
+        case Kill(reason, _):
+            return f"kill: {reason}"
+        case Reap(runs):
+            return f"reap {' '.join(runs)}"
+        case DumpThreads():
+            return "dump threads"
+        case OpenAlert(_, rule):
+            return f"open {rule}"
+        case ResolveAlert(key):
+            return f"resolve {key}"

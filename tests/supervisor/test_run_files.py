@@ -1,0 +1,260 @@
+"""What the supervisor reads and keeps of runs: events, folders, logs, the process table."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from headrace import logs, processes
+from headrace.model.events import Event, Kind
+from headrace.model.places import Places
+from headrace.model.runs import Exit, Process, RunSpec
+from headrace.model.runview import RunView
+from headrace.supervisor import folders, process
+from headrace.supervisor.keeper import ended_without_a_word
+from headrace.supervisor.situation import Orders
+from headrace.supervisor.watch import BYTES_PER_READ, Watch
+from supervisor.conftest import until
+
+SPEC = RunSpec("orders-20250101T000000-aaaa", "orders", "/p", "/s", "v1", "dev", "f.py", at=10.0)
+
+
+def line(at: float) -> bytes:
+    return (Event(at, Kind.IDLED, "q").to_line() + "\n").encode()
+
+
+def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    watch = Watch(path)
+    whole = line(2.0)
+    path.write_bytes(line(1.0) + whole[:10])
+
+    first = watch.read(5.0)
+    with path.open("ab") as file:
+        file.write(whole[10:])
+    second = watch.read(6.0)
+
+    assert [event.at for event in first] == [1.0]
+    assert [event.at for event in second] == [2.0]
+    assert watch.view.heard_at == 6.0
+
+
+def test_no_events_file_yet_is_no_news(tmp_path: Path) -> None:
+    assert Watch(tmp_path / "events.jsonl").read(1.0) == []
+
+
+def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    newer = b'{"at": 1, "event": "a_kind_of_next_year"}\n'
+    path.write_bytes(b"\n\xff\xfe\n{}\n[1]\nnull\n" + newer + line(7.0))
+
+    events = Watch(path).read(1.0)
+
+    assert [event.at for event in events] == [7.0]
+
+
+def test_a_tick_reads_a_bounded_piece_and_the_end_reads_all(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    count = 3 * BYTES_PER_READ // len(line(1000.0))
+    path.write_bytes(b"".join(line(1000.0 + n) for n in range(count)))
+    watch = Watch(path)
+
+    first = watch.read(1.0)
+    rest = watch.read_to_end(2.0)
+
+    assert 0 < len(first) < count / 2
+    assert len(first) + len(rest) == count
+
+
+def test_orders_and_outcomes_are_read_back(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    folders.write_spec(places, SPEC)
+    orders = Orders(drain_at=50.0, drain_reason="stopped")
+    past = folders.concluded(SPEC, Exit("failed", 1, 30.0, query="q"), RunView(), 30.0)
+
+    folders.write_orders(places, SPEC.run, orders)
+    folders.write_outcome(places, past, 30.0)
+
+    assert folders.orders_of(places, SPEC.run, now=99.0) == orders
+    assert folders.orders_of(places, SPEC.run, now=40.0).drain_at == 40.0  # the clock was set back
+    assert folders.outcome_of(places, SPEC, now=99.0) == past
+    assert past.lived_s == 20.0
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"exit": 3}', '{"exit": {"ending": "?"}}'])
+def test_a_broken_outcome_counts_as_not_written(tmp_path: Path, content: str) -> None:
+    places = Places(tmp_path)
+    folders.write_spec(places, SPEC)
+    (places.run(SPEC.run) / "outcome.json").write_text(content)
+    (places.run(SPEC.run) / "exit.json").write_text(content)
+
+    assert folders.outcome_of(places, SPEC, 1.0) is None
+    assert folders.exit_of(places, SPEC.run) is None
+
+
+def test_runs_are_listed_in_time_and_others_left_out(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    late = replace(SPEC, run="orders-20250102T000000-0000", at=20.0)
+    define = replace(SPEC, run="define-20250102T000000-0000", define=("f.py",))
+    for spec in (late, SPEC, define):
+        folders.write_spec(places, spec)
+    (places.runs / "orders-20250103T000000-0000").mkdir()
+    (places.runs / "notes").mkdir()
+
+    assert folders.specs(places) == {"orders": [SPEC, late]}
+
+
+def test_only_the_newest_run_folders_are_kept(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    specs = [replace(SPEC, run=f"orders-20250101T000000-{n:04d}", at=n) for n in range(60)]
+    for spec in specs:
+        folders.write_spec(places, spec)
+
+    gone = folders.prune(places, {specs[0].run}, specs)
+
+    assert gone == [spec.run for spec in specs[1:10]]
+    assert len(folders.specs(places)["orders"]) == 51
+
+
+@pytest.mark.parametrize(
+    ("orders", "code", "ending"),
+    [
+        (Orders(), None, "vanished"),
+        (Orders(), -9, "vanished"),
+        (Orders(), 1, "failed"),
+        (Orders(), 0, "failed"),
+        (Orders(kill_at=1.0, kill_reason="silent", by_watchdog=True), -9, "stalled"),
+        (Orders(drain_at=1.0, kill_at=2.0, kill_reason="deaf"), -9, "cut"),
+        (Orders(drain_at=1.0), -15, "cut"),
+    ],
+)
+def test_an_end_without_exit_json_is_named_by_what_was_ordered(
+    orders: Orders, code: int | None, ending: str
+) -> None:
+    assert ended_without_a_word(orders, 1.0, code).ending == ending
+
+
+def test_a_log_that_grows_is_cut_while_its_writer_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "driver.log"
+    with open(path, "ab", buffering=0) as writer:
+        writer.write(b"old\n" * 100)
+
+        assert not logs.keep_short(path, 400)
+        assert logs.keep_short(path, 399)
+        writer.write(b"new\n")
+
+    assert path.read_bytes() == b"new\n"
+    assert (tmp_path / "driver.log.1").read_bytes() == b"old\n" * 100
+
+
+@pytest.fixture
+def root_logger() -> Iterator[None]:
+    root = logging.getLogger()
+    before = (list(root.handlers), root.level)
+    yield
+    root.handlers[:], level = before
+    root.setLevel(level)
+    logs._always.clear()
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_log_lines_say_what_they_are_about() -> None:
+    out = io.StringIO()
+    logs.configure(stream=out, run="r-1")
+
+    with logs.about(pipeline="orders"):
+        logging.getLogger("headrace.x").info("started %s", "well", extra={"query": "q"})
+    logging.getLogger("headrace.x").info("alone")
+    logging.getLogger("other").info("not shown")
+
+    first, second = out.getvalue().splitlines()
+    assert first.endswith("started well  [pipeline=orders run=r-1 query=q]")
+    assert first[10] == "T"
+    assert "Z info" in first
+    assert second.endswith("alone  [run=r-1]")
+
+
+@pytest.mark.usefixtures("root_logger")
+def test_log_lines_as_json_are_one_object_each() -> None:
+    out = io.StringIO()
+    logs.configure(format="json", stream=out)
+
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        logging.getLogger("headrace.x").exception("failed")
+
+    (body,) = [json.loads(text) for text in out.getvalue().splitlines()]
+    assert (body["level"], body["text"]) == ("error", "failed")
+    assert "ValueError" in body["trace"]
+
+
+def test_we_are_alive_and_a_stranger_with_our_pid_is_not_us() -> None:
+    me = processes.identify(os.getpid())
+
+    assert me is not None
+    assert processes.is_alive(me)
+    assert not processes.is_alive(replace(me, started=me.started + 3))
+    assert not processes.is_alive(replace(me, boot="another boot"))
+
+
+def test_a_zombie_is_not_alive_and_nobody_is_signalled_by_a_stale_record() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        found = processes.identify(child.pid)
+        assert found is not None
+
+        assert not process.end_now(replace(found, started=found.started + 3))
+        assert not process.ask_to_end(Process(1, 0.0, processes.boot_id()))
+        assert child.poll() is None
+        assert process.end_now(found)
+
+        until(lambda: not processes.is_alive(found))
+        assert psutil.pid_exists(child.pid)  # a zombie: nobody has waited for it yet
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_reap_ends_all_that_carries_the_mark_also_out_of_its_group(tmp_path: Path) -> None:
+    code = "import os, time; os.setpgid(0, 0); time.sleep(600)"
+    marks = {processes.RUN_MARK: "orders-1", processes.STATE_MARK: str(tmp_path)}
+    other = {**marks, processes.STATE_MARK: "/elsewhere"}
+    ours = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **marks})
+    theirs = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **other})
+    try:
+        until(lambda: [m.run for m in processes.marked(tmp_path)] == ["orders-1"])
+
+        assert process.reap(["orders-1"], tmp_path) == []
+
+        assert ours.wait(5) == -9
+        assert theirs.poll() is None
+    finally:
+        for child in (ours, theirs):
+            child.kill()
+            child.wait()
+
+
+def test_threads_are_dumped_of_a_java_of_that_run_only(tmp_path: Path) -> None:
+    marks = {processes.RUN_MARK: "orders-1", processes.STATE_MARK: str(tmp_path)}
+    code = "import time; time.sleep(600)"
+    python = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **marks})
+    try:
+        until(lambda: processes.marked(tmp_path))
+
+        assert not process.dump_threads(python.pid, "orders-1", tmp_path)  # SIGQUIT would end it
+        assert not process.dump_threads(os.getpid(), "orders-1", tmp_path)
+        assert python.poll() is None
+    finally:
+        python.kill()
+        python.wait()

@@ -1,0 +1,332 @@
+"""The supervisor as a process, with fake drivers: kills, adoption, drains, strangers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from headrace import processes
+from headrace.jsonfile import write_json
+from headrace.model.requests import What
+from headrace.model.runs import Desired, Process, RunSpec
+from headrace.supervisor import desired, folders
+from supervisor.conftest import Project, until
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_deployed_pipeline_runs_and_says_so(project: Project) -> None:
+    project.supervise()
+
+    answer = project.deploy("orders")
+
+    assert answer.ok
+    pid = project.one_driver("orders")
+    until(lambda: project.state("orders")[0] == "running", what="running")
+    assert psutil.Process(pid).cwd() == str(project.path)
+    assert (project.places.runs.stat().st_mode & 0o777) == 0o700
+
+
+def test_a_killed_driver_comes_back_after_a_moment(project: Project) -> None:
+    project.supervise()
+    project.deploy("orders")
+    first = project.one_driver("orders")
+
+    os.kill(first, signal.SIGKILL)
+
+    project.one_driver("orders", beside=first)
+    assert [spec.attempt for spec in project.runs("orders")] == [1, 2]
+    assert "restart_scheduled" in project.told("orders")
+
+
+def test_a_killed_supervisor_finds_its_drivers_again(project: Project) -> None:
+    first = project.supervise()
+    project.deploy("orders")
+    pid = project.one_driver("orders")
+
+    first.kill()
+    first.wait()
+    lines = len(project.events_text(project.runs("orders")[0].run).splitlines())
+    project.supervise()
+
+    until(lambda: "adopted" in project.told("orders"), what="adoption")
+    until(lambda: project.state("orders")[0] == "running", what="running")
+    assert project.one_driver("orders") == pid
+    assert len(project.runs("orders")) == 1
+    assert len(project.events_text(project.runs("orders")[0].run).splitlines()) > lines
+
+
+def test_a_driver_that_has_not_said_who_it_is_yet_is_adopted_by_its_mark(project: Project) -> None:
+    project.behave(orders={"late": 2.5})
+    first = project.supervise()
+    project.deploy("orders")
+    (found,) = until(lambda: [m for m in project.drivers("orders") if m.is_leader])
+    assert not project.places.process(found.run).exists()
+
+    first.kill()
+    first.wait()
+    project.supervise()
+
+    assert project.one_driver("orders") == found.process.pid
+    assert len(project.runs("orders")) == 1
+
+
+def test_supervisor_and_driver_killed_together_leave_one_driver(project: Project) -> None:
+    for gap_s in (0.0, 0.1):
+        first = project.supervise()
+        project.deploy("orders")
+        pid = project.one_driver("orders")
+
+        first.kill()
+        time.sleep(gap_s)
+        os.kill(pid, signal.SIGKILL)
+        first.wait()
+        second = project.supervise()
+
+        project.one_driver("orders", beside=pid)
+        second.kill()
+        second.wait()
+
+
+def test_the_pid_of_a_stranger_in_an_old_record_is_left_alone(
+    project: Project, stranger: psutil.Popen
+) -> None:
+    spec = RunSpec("orders-20200101T000000-aaaa", "orders", str(project.path), "", "v1", "dev", "f")
+    folders.write_spec(project.places, spec)
+    stale = Process(stranger.pid, 1.0, processes.boot_id())
+    write_json(project.places.process(spec.run), stale.to_json())
+    desired.write(project.places, Desired("orders", "running", "v1", "dev", "orders.py"))
+
+    project.supervise()
+    project.one_driver("orders")
+    project.ask(What.STOP, "orders")
+
+    until(lambda: project.state("orders")[0] == "stopped", what="stopped")
+    assert stranger.is_running()
+    ended = project.outcome(spec.run)
+    assert ended is not None
+    assert ended.ending == "vanished"
+
+
+def test_what_a_driver_leaves_behind_is_ended_before_the_next_one_starts(project: Project) -> None:
+    project.behave(orders={"mode": "offspring"})
+    project.supervise()
+    project.deploy("orders")
+    first = project.one_driver("orders")
+    old_run = project.runs("orders")[0].run
+    until(lambda: len(project.drivers("orders")) == 2, what="driver and child")
+
+    os.kill(first, signal.SIGKILL)
+
+    project.one_driver("orders", beside=first)
+    assert not [m for m in project.drivers("orders") if m.run == old_run]
+    assert "reaped" in project.told("orders")
+
+
+def test_a_stop_drains_and_stays_stopped_also_for_the_next_supervisor(project: Project) -> None:
+    supervisor = project.supervise()
+    project.deploy("orders")
+    project.one_driver("orders")
+
+    project.ask(What.STOP, "orders")
+
+    until(lambda: project.state("orders")[0] == "stopped", what="stopped")
+    assert project.state("orders") == ("stopped", "stopped by ann, at a batch boundary")
+    assert not project.drivers("orders")
+    supervisor.kill()
+    supervisor.wait()
+    project.supervise()
+    until(lambda: project.ask(What.STOP, "orders").text == "orders is stopped already")
+    time.sleep(1.0)  # several ticks and delays: time enough to be started by mistake
+    assert len(project.runs("orders")) == 1
+
+
+def test_down_drains_all_and_up_brings_them_back(project: Project) -> None:
+    supervisor = project.supervise()
+    for name in ("a", "b", "c"):
+        project.deploy(name)
+    for name in ("a", "b", "c"):
+        project.one_driver(name)
+
+    project.ask(What.DOWN)
+
+    assert supervisor.wait(10) == 0
+    assert not project.drivers()
+    assert not project.places.supervisor_process.exists()
+    ended = [project.outcome(project.runs(name)[0].run) for name in ("a", "b", "c")]
+    assert [exit_ and exit_.ending for exit_ in ended] == ["drained"] * 3
+    project.supervise()
+    for name in ("a", "b", "c"):
+        project.one_driver(name)
+
+
+def test_sigterm_to_the_supervisor_drains_and_a_second_cuts(project: Project) -> None:
+    project.behave(orders={"mode": "slow"})
+    project.version("v1", "[drain]\ntimeout_s = 60\nkill_s = 60\n")
+    supervisor = project.supervise()
+    project.ask(What.DEPLOY, "orders", version="v1", file="orders.py")
+    project.one_driver("orders")
+    run = project.runs("orders")[0].run
+
+    supervisor.terminate()
+    until(lambda: "drain_started" in project.events_text(run), what="a drain")
+    assert supervisor.poll() is None
+    supervisor.terminate()
+
+    assert supervisor.wait(10) == 0
+    exit_ = project.outcome(run)
+    assert exit_ is not None
+    assert exit_.ending == "cut"
+
+
+def test_a_driver_that_does_not_hear_is_killed_at_its_deadline(project: Project) -> None:
+    project.behave(orders={"mode": "deaf"})
+    project.supervise()
+    project.deploy("orders")
+    project.one_driver("orders")
+    began = time.monotonic()
+
+    project.ask(What.STOP, "orders")
+
+    until(lambda: project.state("orders")[0] == "stopped", what="stopped")
+    assert 2.5 < time.monotonic() - began < 8
+    exit_ = project.outcome(project.runs("orders")[0].run)
+    assert exit_ is not None
+    assert exit_.ending == "cut"
+
+
+@pytest.mark.parametrize(("mode", "word"), [("hang", "no sign of life"), ("mute", "its start")])
+def test_a_driver_without_a_sign_of_life_is_killed_and_restarted(
+    project: Project, mode: str, word: str
+) -> None:
+    project.behave(orders={"mode": mode})
+    project.supervise()
+    project.deploy("orders")
+    (found,) = until(lambda: [m for m in project.drivers("orders") if m.is_leader])
+
+    until(lambda: project.outcome(found.run), what="its end")
+    project.behave()
+
+    project.one_driver("orders", beside=found.process.pid)
+    exit_ = project.outcome(found.run)
+    assert exit_ is not None
+    assert exit_.ending == "stalled"
+    assert word in str(exit_.error)
+
+
+def test_a_query_that_hangs_in_a_batch_is_told_of_then_killed(project: Project) -> None:
+    project.behave(orders={"mode": "stall"})
+    project.supervise()
+    project.deploy("orders")
+    first = project.one_driver("orders")
+
+    until(lambda: project.state("orders")[0] == "stalled", what="stalled")
+    assert "no batch of q for" in project.state("orders")[1]
+    project.behave()
+
+    project.one_driver("orders", beside=first)
+    until(lambda: "alert_resolved" in project.told("orders"), what="the alert's end")
+    told = project.told("orders")
+    assert [k for k in told if k.startswith("alert")] == ["alert_opened", "alert_resolved"]
+
+
+def test_three_times_the_same_failure_needs_a_person_and_start_tries_again(
+    project: Project,
+) -> None:
+    project.behave(orders={"mode": "fail"})
+    project.supervise()
+    project.deploy("orders")
+
+    until(lambda: project.state("orders")[0] == "needs-attention", what="needs attention")
+
+    assert len(project.runs("orders")) == 3
+    assert project.told("orders").count("gave_up") == 1
+    project.behave()
+    assert project.ask(What.START, "orders").ok
+    project.one_driver("orders")
+    until(lambda: project.state("orders")[0] == "running", what="running")
+
+
+def test_needs_attention_is_remembered_by_the_next_supervisor(project: Project) -> None:
+    project.behave(orders={"mode": "refuse"})
+    supervisor = project.supervise()
+    project.deploy("orders")
+    until(lambda: project.state("orders")[0] == "needs-attention", what="needs attention")
+    supervisor.kill()
+    supervisor.wait()
+    project.places.history.unlink()
+
+    project.supervise()
+
+    until(lambda: project.state("orders")[0] == "needs-attention", what="needs attention")
+    assert len(project.runs("orders")) == 1
+
+
+def test_a_new_version_takes_the_place_of_the_running_one(project: Project) -> None:
+    project.supervise()
+    project.deploy("orders", "v1")
+    first = project.one_driver("orders")
+
+    answer = project.deploy("orders", "v2")
+
+    assert answer.text == "orders: version v2 takes the place of v1"
+    second = project.one_driver("orders", beside=first)
+    versions = [spec.version for spec in project.runs("orders")]
+    assert versions == ["v1", "v2"]
+    ended = project.outcome(project.runs("orders")[0].run)
+    assert ended is not None
+    assert ended.ending == "drained"
+    assert project.deploy("orders", "v2").text == "orders runs version v2 already"
+    assert project.ask(What.ROLLBACK, "orders").text == "orders goes back from v2 to v1"
+    project.one_driver("orders", beside=second)
+    assert project.runs("orders")[-1].version == "v1"
+
+
+def test_what_is_finished_stays_so(project: Project) -> None:
+    project.behave(orders={"mode": "finish"})
+    project.supervise()
+    project.deploy("orders")
+
+    until(lambda: project.state("orders")[0] == "finished", what="finished")
+    time.sleep(0.8)
+
+    assert len(project.runs("orders")) == 1
+
+
+def test_a_second_supervisor_refuses_and_names_the_first(project: Project) -> None:
+    first = project.supervise()
+
+    second = project.supervise()
+
+    assert second.wait(10) == 3
+    said = (project.path / "supervisor.out").read_text()
+    assert f"A supervisor runs for this project already: process {first.pid}" in said
+    assert first.poll() is None
+
+
+def test_a_state_folder_that_others_may_write_is_refused(project: Project) -> None:
+    project.places.state.chmod(0o777)
+
+    refused = project.supervise()
+
+    assert refused.wait(10) == 3
+    assert "chmod 700" in (project.path / "supervisor.out").read_text()
+
+
+def test_supervision_goes_on_while_the_store_is_broken(project: Project) -> None:
+    project.supervise()
+    project.deploy("orders")
+    first = project.one_driver("orders")
+    until(lambda: project.state("orders")[0] == "running", what="running")
+    for path in project.places.state.glob("history.db*"):
+        path.write_bytes(b"not a database at all" * 1000)
+
+    os.kill(first, signal.SIGKILL)
+
+    second = project.one_driver("orders", beside=first)
+    assert project.ask(What.STOP, "orders").ok
+    until(lambda: not psutil.pid_exists(second), what="its end")

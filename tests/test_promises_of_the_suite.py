@@ -1,0 +1,79 @@
+"""conftest.py keeps what it says: seen on a small suite of its own, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+CONFTEST = Path(__file__).parent / "conftest.py"
+
+
+def run_suite(folder: Path, test: str, **env: str) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(
+        CONFTEST.read_text().replace("GRACE_S = 15.0", "GRACE_S = 1.0")
+    )
+    (folder / "test_small.py").write_text(test)
+    clean = {k: v for k, v in os.environ.items() if k not in ("CI", "PYTEST_ADDOPTS")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**clean, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+SKIPS = [
+    "import pytest\ndef test_it():\n    pytest.skip('no broker')\n",
+    "import pytest\n@pytest.mark.skip(reason='no broker')\ndef test_it(): ...\n",
+    "import pytest\npytest.skip('no broker', allow_module_level=True)\n",
+]
+
+
+@pytest.mark.parametrize("test", SKIPS)
+def test_a_skip_is_a_failure_under_ci(tmp_path: Path, test: str) -> None:
+    done = run_suite(tmp_path, test, CI="true")
+
+    assert done.returncode != 0
+    assert "skipped under CI" in done.stdout
+    assert "no broker" in done.stdout
+
+
+def test_a_skip_is_a_skip_elsewhere(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, SKIPS[0])
+
+    assert done.returncode == 0
+    assert "1 skipped" in done.stdout
+
+
+def test_a_process_left_behind_fails_the_suite_and_is_ended(tmp_path: Path) -> None:
+    leaver = (
+        "import pathlib, subprocess, sys\n"
+        "def test_it():\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'],\n"
+        "                             start_new_session=True)\n"
+        "    pathlib.Path('pid').write_text(str(child.pid))\n"
+    )
+
+    done = run_suite(tmp_path, leaver)
+
+    assert done.returncode == 1
+    assert "processes left behind" in done.stdout
+    pid = int((tmp_path / "pid").read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie"
+
+
+def test_a_suite_that_cleans_up_passes(tmp_path: Path) -> None:
+    done = run_suite(tmp_path, "def test_it():\n    assert True\n")
+
+    assert done.returncode == 0
