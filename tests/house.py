@@ -21,7 +21,7 @@ BANNED_ENDINGS = ("Manager", "Handler", "Helper", "Util", "Utils")
 BANNED_IMPORTS = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve"}
 
 # Who may import whom: strictly downward, never sideways. What a driver uses never uses the store.
-GROUND = {"errors", "model", "config", "logs", "jsonfile", "processes"}
+GROUND = {"errors", "model", "config", "logs", "jsonfile", "processes", "references"}
 BELOW_DEFINE = GROUND | {"connectors", "checkpoints", "failures"}
 BELOW_ALERTS = BELOW_DEFINE | {"transforms", "define", "store"}
 BELOW_PROCESSES = BELOW_ALERTS | {"alerts", "explore", "updates"}
@@ -30,6 +30,7 @@ MAY_IMPORT: Mapping[str, Set[str]] = {
     "model": {"errors"},
     "jsonfile": {"errors", "model"},
     "processes": {"errors", "model"},
+    "references": {"errors"},
     "logs": {"errors", "model"},
     "config": {"errors", "model", "logs", "jsonfile"},
     "store": GROUND,

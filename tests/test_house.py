@@ -33,6 +33,9 @@ BORDERS = {
     "headrace.driver.main._Run.to_the_end": "whatever it is, exit.json is written",
     "headrace.driver.script._execute": "the user's script may raise anything",
     "headrace.driver.watch.Watch.until_the_end": "py4j raises many things once the JVM is gone",
+    "headrace.driver.drain._stop_one": "a thread of its own, at the end of the process",
+    "headrace.driver.main._Run._write_exit": "whatever it is, the process ends with its code",
+    "headrace.driver.pipeline.run": "Spark may refuse a start with anything",
     "headrace.supervisor.loop.Supervisor._guarded": "one step of a tick fails, the others go on",
 }
 

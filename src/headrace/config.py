@@ -1,7 +1,7 @@
 """`headrace.toml` as frozen settings. Read by every process; the file's own text is the reference.
 
 `load` reports everything that is wrong in the file at once, each with its line. Secrets stay the
-references they are in the file (`${env:X}`, `${file:PATH}`) until a driver calls `resolve_secret`.
+references they are (`${env:X}`, `${file:PATH}`) until a driver resolves them (references.py).
 Invariant: pydantic is imported only while a file is being read, so that `--help` stays quick.
 """
 
@@ -31,7 +31,6 @@ _UNITS = {
 }  # fmt: skip
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _FREE = ("sources", "sinks", "notify", "alerts", "spark")  # tables whose keys are not ours
-_SECRET = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
 def parse_duration(value: object) -> float:
@@ -52,15 +51,6 @@ def parse_duration(value: object) -> float:
         fix='Write it like "10 seconds", "500ms", "1 minute" or 2.5.',
         slug="bad-duration",
     )
-
-
-def resolve_secret(text: str) -> str:
-    """The text with each `${env:X}` and `${file:PATH}` replaced; only at the last moment."""
-    return _SECRET.sub(_resolve_one, text)
-
-
-def has_secret(text: object) -> bool:
-    return isinstance(text, str) and _SECRET.search(text) is not None
 
 
 def near(name: str, allowed: Iterable[str]) -> str | None:
@@ -319,21 +309,6 @@ def _place(text: str, keys: tuple[str, ...] | list[str]) -> str:
 
 def _split(dotted: str) -> tuple[str, ...]:
     return tuple(p.strip(" \"'") for p in re.findall(r"\"[^\"]*\"|'[^']*'|[^.]+", dotted))
-
-
-def _resolve_one(match: re.Match[str]) -> str:
-    how, name = match[1], match[2]
-    if how == "env":
-        if name in os.environ:
-            return os.environ[name]
-        problem, fix = "The environment has no such variable.", f"export {name}=…"
-    else:
-        try:
-            return Path(name).expanduser().read_text(encoding="utf-8").rstrip("\n")
-        except OSError as exc:
-            problem, fix = f"{exc.strerror}: {name}.", f"Write the secret into {name} (mode 600)."
-    what = f"The secret ${{{how}:{name}}} is not there."
-    raise ConfigError(what, why=problem, fix=fix, slug="missing-secret")
 
 
 _STRICT = {"extra": "forbid"}

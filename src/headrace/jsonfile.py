@@ -23,7 +23,7 @@ def write_json(path: Path, body: Mapping[str, Any], mode: int = 0o600) -> None:
 
     OSError (full disk, read-only) and TypeError (not JSON) pass through; the old file then stays.
     """
-    content = (json.dumps(body, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    content = (json.dumps(body, indent=2) + "\n").encode("ascii")
     path.parent.mkdir(parents=True, exist_ok=True)
     # Hidden and ending in .tmp: readers that list the folder for *.json never meet half a file.
     handle, temp = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import config
+from headrace import config, references
 from headrace.errors import ConfigError, Error, Problems
 from headrace.model.limits import DrainLimits, RestartLimits
 
@@ -218,14 +218,14 @@ def test_secrets_stay_references_until_they_are_needed(
     settings = config.load(written(tmp_path, "[notify.pager]\nkey = '${env:MY_TEST_KEY}'\n"))
 
     assert settings.notify["pager"]["key"] == "${env:MY_TEST_KEY}"
-    assert config.resolve_secret("a ${env:MY_TEST_KEY} b") == "a s3cret b"
-    assert config.resolve_secret(f"${{file:{tmp_path}/key}}") == "from a file"
+    assert references.resolve("a ${env:MY_TEST_KEY} b") == "a s3cret b"
+    assert references.resolve(f"${{file:{tmp_path}/key}}") == "from a file"
 
 
 @pytest.mark.parametrize("reference", ["${env:NO_SUCH_HEADRACE_KEY}", "${file:/no/such/file}"])
 def test_a_missing_secret_is_named(reference: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        config.resolve_secret(reference)
+        references.resolve(reference)
 
     assert caught.value.code == "missing-secret"
     assert reference in caught.value.what

@@ -62,9 +62,19 @@ class Project:
     def state(self) -> Path:
         return self.folder / ".headrace"
 
-    def headrace(self, *args: str, code: int | None = 0, timeout_s: float = 120) -> str:
+    def command(self, *args: str) -> list[str]:
+        return [sys.executable, "-m", "headrace", "--project", str(self.folder), *args]
+
+    def headrace(
+        self,
+        *args: str,
+        code: int | None = 0,
+        timeout_s: float = 120,
+        env: dict[str, str] | None = None,
+    ) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "headrace", "--project", str(self.folder), *args],
+            self.command(*args),
+            env=env,
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -92,6 +102,17 @@ class Project:
     def marked(self) -> list[psutil.Process]:
         return list(marked_processes(self.state))
 
+    def living(self) -> list[str]:
+        """Whatever still lives in the project's folder, also what carries no mark of a run."""
+        return [f"{p.pid}: {' '.join(p.cmdline())[:200]}" for p in processes_in(self.folder)]
+
+    def give(self, name: str) -> None:
+        """One input file with one row, there as a whole or not at all."""
+        folder = self.folder / "incoming"
+        folder.mkdir(exist_ok=True)
+        (folder / f".{name}").write_text(name + "\n")
+        os.replace(folder / f".{name}", folder / name)
+
 
 def marked_processes(state: Path) -> Iterator[psutil.Process]:
     """Every living process of any run below this state folder: drivers, JVMs, Python workers."""
@@ -100,6 +121,15 @@ def marked_processes(state: Path) -> Iterator[psutil.Process]:
         with contextlib.suppress(psutil.Error):
             is_alive = process.info["status"] != psutil.STATUS_ZOMBIE
             if is_alive and process.environ().get("HEADRACE_RUN_ID") in runs:
+                yield process
+
+
+def processes_in(folder: Path) -> Iterator[psutil.Process]:
+    """Living processes that work in this folder: supervisors, drivers, JVMs, Python workers."""
+    for process in psutil.process_iter(["pid", "status"]):
+        with contextlib.suppress(psutil.Error):
+            is_alive = process.info["status"] != psutil.STATUS_ZOMBIE
+            if is_alive and Path(process.cwd()).is_relative_to(folder):
                 yield process
 
 
@@ -253,15 +283,18 @@ class JvmCount:
 
 
 def jvm_pids() -> list[int]:
-    """Living JVMs of drivers. A zombie has no threads left and can write nothing."""
+    """Living JVMs of drivers. A zombie has no threads left and can write nothing.
+
+    spark-submit asks a small JVM of its own (launcher.Main) for the command line first.
+    """
     found = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                proc = Path(entry.path)
-                if (proc / "comm").read_text() == "java\n" and b"SparkSubmit" in (
-                    proc / "cmdline"
-                ).read_bytes():
+                command = (Path(entry.path) / "cmdline").read_bytes().split(b"\0")
+                is_java = command[0].endswith(b"/java")
+                is_asking = b"org.apache.spark.launcher.Main" in command
+                if is_java and b"org.apache.spark.deploy.SparkSubmit" in command and not is_asking:
                     found.append(int(entry.name))
     return found
 

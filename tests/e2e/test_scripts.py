@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import socket
@@ -70,7 +71,6 @@ def newest_word(output: Path) -> int:
         ("structured_network_wordcount.py", []),
         ("structured_network_wordcount_windowed.py", ["10"]),
         ("structured_network_wordcount_session_window.py", []),
-        ("structured_sessionization.py", []),
     ],
 )
 def test_a_spark_example_runs_is_watched_and_comes_back(
@@ -100,4 +100,59 @@ def test_a_spark_example_runs_is_watched_and_comes_back(
         process.send_signal(signal.SIGINT)
         code = process.wait(90)
     assert code == 0, output.read_text()[-2000:]
+    assert project.marked() == []
+
+
+def test_the_example_that_spark_itself_refuses_is_explained_and_not_tried_again(
+    lines: LineServer, tmp_path: Path
+) -> None:
+    """Session windows in update mode: so it is under plain Spark 4.2 as well."""
+    project = rig.Project(tmp_path / "project")
+    project.folder.mkdir()
+    script = str(EXAMPLES / "structured_sessionization.py")
+
+    said = project.headrace("run", script, "--", "localhost", str(lines.port), code=4)
+
+    assert "not supported for session window" in said
+    assert len(list(project.state.glob("runs/*/exit.json"))) == 1
+    assert project.marked() == []
+
+
+LOOP = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.appName("loop").getOrCreate()
+Path("incoming").mkdir(exist_ok=True)
+for number in range(2):
+    Path(f"incoming/{number}").write_text(f"line {number}\\n")
+    lines = spark.readStream.text("incoming")
+    query = (
+        lines.writeStream.format("json").option("path", "out")
+        .option("checkpointLocation", "checkpoint").trigger(availableNow=True).start()
+    )
+    query.awaitTermination()
+spark.stop()
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(("asked", "code"), [("0", 0), ("3", 1)])
+def test_a_script_may_start_a_query_again_and_its_exit_code_counts(
+    asked: str, code: int, tmp_path: Path
+) -> None:
+    project = rig.Project(tmp_path / "project")
+    project.folder.mkdir()
+    (project.folder / "loop.py").write_text(LOOP)
+    (project.folder / "headrace.toml").write_text("[restart]\nretries = 0\n")
+
+    said = project.headrace("run", "loop.py", "--", asked, code=None)
+
+    exits = [json.loads(p.read_text()) for p in project.state.glob("runs/loop-*/exit.json")]
+    assert [e["code"] for e in exits] == [code], said
+    assert exits[0]["queries"] == {"query_1": {"batch": 1, "how": "ended"}}
+    files = (project.folder / "out").glob("*.json")
+    lines = [line for file in files for line in file.read_text().splitlines(keepends=True)]
+    assert sorted(lines) == ['{"value":"line 0"}\n', '{"value":"line 1"}\n']
     assert project.marked() == []

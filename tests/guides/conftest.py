@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guidebook import Guide
+from guidebook import SHORT_LIVED, Guide
 
 
 @pytest.fixture(scope="package")
@@ -27,7 +27,7 @@ def spark() -> Iterator[Any]:
         .appName("headrace-guides")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", "-Xss8m")
+        .config("spark.driver.extraJavaOptions", f"-Xss8m {SHORT_LIVED}")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("FATAL")

@@ -14,6 +14,8 @@ from headrace.driver import build
 from test_docs import DOCS, Block, blocks
 
 END_S = 120
+# A JVM that lives a minute gains nothing from the second compiler.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def page_blocks(page: str) -> list[Block]:

@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.driver import lock
+from headrace.driver.events import EventsFile
+from headrace.driver.fleet import Claim, Fleet
 from headrace.errors import CheckpointError
 
 pytestmark = pytest.mark.spark
@@ -55,13 +57,22 @@ def test_a_lock_held_elsewhere_is_refused_and_the_holder_named(
     assert caught.value.exit_code == 3
 
 
+def test_a_lock_of_ours_is_kept_when_it_is_taken_again(spark: SparkSession, tmp_path: Path) -> None:
+    lock.take(spark, str(tmp_path / "v1"))
+
+    lock.take(spark, (tmp_path / "v1").as_uri())
+
+    assert lock.holder_pid(tmp_path / "v1.lock") == jvm_pid(spark)
+
+
 def test_two_queries_of_one_run_cannot_have_one_checkpoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lock.take(spark, str(tmp_path / "v1"))
+    ours = Fleet(spark, EventsFile(tmp_path / "events.jsonl"))
+    ours.claim(spark, str(tmp_path / "v1"), Claim("project", "pipeline", "one"))
 
     with pytest.raises(CheckpointError) as caught:
-        lock.take(spark, (tmp_path / "v1").as_uri())
+        ours.claim(spark, (tmp_path / "v1").as_uri(), Claim("project", "pipeline", "two"))
 
     assert caught.value.code == "checkpoint-shared"
     assert lock.holder_pid(tmp_path / "v1.lock") == jvm_pid(spark), "the first keeps its lock"

@@ -59,10 +59,13 @@ def run(options: Options, name: str, args: tuple[str, ...]) -> None:
     The working tree is deployed as a version marked dev. Restarts inside this run use that copy.
     A file without Headrace definitions is a script: it runs unchanged, with ARGS as its arguments.
     """
-    from headrace.cli import foreground
+    from headrace.cli.signals import Interrupts
 
-    work = options.open()
-    raise click.exceptions.Exit(foreground.run(work, name, args))
+    with Interrupts() as interrupts:  # before the imports below: they take a second or more
+        from headrace.cli import foreground
+
+        work = options.open()
+        raise click.exceptions.Exit(foreground.run(work, name, args, interrupts))
 
 
 COMMANDS = (init, check, run)

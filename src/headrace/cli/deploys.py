@@ -45,9 +45,10 @@ def up_in_foreground(work: Workspace, names: Sequence[str], args: tuple[str, ...
     """
     from headrace.supervisor import main as supervisor
 
-    if process.running_supervisor(work.places) is not None:
+    running = process.running_supervisor(work.places)
+    if running is not None:
         raise ControlError(
-            f"A supervisor already runs for {work.project}.",
+            f"A supervisor already runs for {work.project}: process {running.pid}.",
             why="There is one per project, held by a lock.",
             where=str(work.places.supervisor_lock),
             fix="headrace down, then the same again",

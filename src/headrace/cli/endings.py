@@ -27,12 +27,19 @@ _WORDS = {
     Ending.VANISHED: "vanished: its process was killed, or the machine went down",
     Ending.STALLED: "was ended by the watchdog: it had data and made no progress",
 }
+_BEFORE_ANY_QUERY = {
+    Ending.DRAINED: "stopped before any of its queries had started",
+    Ending.CUT: "was cut before any of its queries had started",
+}
 
 
 def headline(pipeline: str, ended: Exit | None) -> str:
     if ended is None:
         return f"{pipeline} has not ended"
     ending = _ending(ended)
+    if ending in _BEFORE_ANY_QUERY and not ended.queries and not ended.error:
+        # A driver that was killed leaves an error, and nobody knows what its queries did.
+        return f"{pipeline} {_BEFORE_ANY_QUERY[ending]}"
     return f"{pipeline} {_WORDS[ending] if ending else ended.ending}"
 
 

@@ -32,18 +32,25 @@ LOCK_S = 20.0
 _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
-def run(work: Workspace, name: str, args: tuple[str, ...]) -> int:
+def run(work: Workspace, name: str, args: tuple[str, ...], interrupts: Interrupts) -> int:
     goal = target(work, name, args)
-    with Interrupts() as interrupts:
-        version = definitions.snapshot(work, goal.outside)
-        if interrupts.count:
-            say("stopped before anything was started")
-            return 0
-        with supervised(work, only=goal.pipeline) as own:
-            asked = asking.deployment(work, goal, version, dev=True)
-            asking.ask(work, asked)
-            say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
-            return _Session(work, goal, asked, own, interrupts).follow()
+    if interrupts.came():
+        return _nothing_started()
+    version = definitions.snapshot(work, goal.outside)
+    if interrupts.came():
+        return _nothing_started()
+    with supervised(work, only=goal.pipeline) as own:
+        if interrupts.came():
+            return _nothing_started()
+        asked = asking.deployment(work, goal, version, dev=True)
+        asking.ask(work, asked)
+        say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
+        return _Session(work, goal, asked, own, interrupts).follow()
+
+
+def _nothing_started() -> int:
+    say("stopped before anything was started")
+    return 0
 
 
 class OwnSupervisor(threading.Thread):
@@ -144,6 +151,7 @@ class _Session:
     own: OwnSupervisor | None
     interrupts: Interrupts
     heard: int = 0  # interrupts that were acted on
+    was_waiting: bool = False  # at the first one nothing ran: it was to start again later
     stop_by: float | None = None
 
     def follow(self) -> int:
@@ -153,7 +161,7 @@ class _Session:
         follower = Follower(self.work.places, pipeline, generation)
         while True:
             check_alive(self.own)
-            self._obey()
+            self._obey(follower)
             follower.poll()
             status = reading.status_of(self.work, pipeline)
             if status is not None:
@@ -171,18 +179,17 @@ class _Session:
         follower.poll(last=True)
         return self._report(follower, status)
 
-    def _obey(self) -> None:
+    def _obey(self, follower: Follower) -> None:
         """Once: drain. Twice: cut. The supervisor does both; this only asks."""
         if self.heard == self.interrupts.count or self.heard >= 2:
             return
         limits = self.work.settings.for_pipeline(self.goal.pipeline).drain
         self.heard += 1
         if self.heard == 1:
-            say(
-                f"draining: waits for the running batches, up to {limits.timeout_s:g} s; "
-                "Ctrl-C again cuts",
-                colour="yellow",
-            )
+            self.was_waiting = self._exit(follower) is not None
+            words = f"draining: waits for the running batches, up to {limits.timeout_s:g} s; "
+            words += "Ctrl-C again cuts"
+            say("stopping: nothing runs now" if self.was_waiting else words, colour="yellow")
             self._ask(What.STOP)
             self.stop_by = time.monotonic() + limits.timeout_s + 2 * limits.kill_s + 30
         else:
@@ -210,12 +217,13 @@ class _Session:
         ended = self._exit(follower)
         attention = status.state == State.NEEDS_ATTENTION
         if ended is None and self.heard:
-            say("stopped before anything was started")
-            return 0
+            return _nothing_started()
         say(endings.report(self.goal.pipeline, ended), colour="red" if attention else "green")
         if attention:
             say(f"needs attention: {status.why}", colour="red")
             say(f"more: headrace why {self.goal.pipeline}")
+        elif self.was_waiting:
+            say("stopped while it waited to start again; its checkpoint is as that run left it")
         return endings.code_of(ended, needs_attention=attention, script=self.goal.script)
 
     def _exit(self, follower: Follower) -> Exit | None:

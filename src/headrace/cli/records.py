@@ -1,7 +1,7 @@
 """What was: a driver's output, its events, Spark's progress, kept versions. From files first.
 
-Events and progress come from the runs' own files, so they are there without any store; the store
-is asked only where a run's files hold less than was wanted.
+What drivers tell comes from the runs' own files, so it is there without any store; what the
+supervisor decided (restarts, kills, alerts) comes from the store and is put between by its time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from typing import Any
 from headrace.cli import reading, runs, tail
 from headrace.cli.workspace import Workspace, known_query
 from headrace.define import versions as kept
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StoreError
 from headrace.model.events import Event, Kind
+from headrace.store import db
+from headrace.store import events as recorded
 from headrace.supervisor import desired
 
 POLL_S = 0.25
 LINES_MAX = 5_000  # of a run's end, to find its newest progress in
 _QUIET = {Kind.PROGRESSED, Kind.IDLED, Kind.SAMPLED, Kind.THINNED}
+_TWIN = {Kind.EXITED: "run_ended", Kind.DRAIN_STARTED: "drain_started"}
 _QUIET_MARKS = tuple(f'"event":"{kind.value}"' for kind in _QUIET)
 
 
@@ -78,11 +81,38 @@ def _no_run(work: Workspace, pipeline: str, run: str) -> ConfigError:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """What the supervisor did, in its own words."""
+
+    at: float
+    run: str | None
+    kind: str
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "at": self.at,
+            "event": self.kind,
+            "query": None,
+            "run": self.run,
+            "text": self.text,
+        }
+
+    def in_words(self) -> str:
+        at = datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        return f"{at} {self.kind.replace('_', ' ')}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """An event with the run it belongs to."""
 
     run: str
     event: Event
+
+    @property
+    def at(self) -> float:
+        return self.event.at
 
     def to_json(self) -> dict[str, Any]:
         event = self.event
@@ -95,26 +125,51 @@ class Told:
         return f"{at}{query} {event_words(self.event)}"
 
 
-def events(work: Workspace, name: str, *, count: int, every: bool, follow: bool) -> Iterator[Told]:
+def events(
+    work: Workspace, name: str, *, count: int, every: bool, follow: bool
+) -> Iterator[Told | Decided]:
     """The last events over the runs of a pipeline (or of one query), then new ones."""
     pipeline, query = known_query(work, name, reading.queries(work))
     current = _newest(work, pipeline)
-    found: list[Told] = []
+    told: list[Told] = []
     growing = tail.Tail(work.places.events(current))
     for run in (found.name for found in runs.backwards(work.places, pipeline)):
         source = growing if run == current else tail.Tail(work.places.events(run))
-        found = [*_wanted(run, _drain(source), query, every), *found]
-        if len(found) >= count:
+        told = [*_wanted(run, _drain(source), query, every), *told]
+        if len(told) >= count:
             break
-    yield from found[-count:] if count > 0 else ()
+    decided, seen = _decided(work, pipeline, 0) if query is None else ([], 0)
+    yield from _by_time(told, decided)[-count:] if count > 0 else ()
     while follow:
-        yield from _wanted(current, growing.lines(), query, every)
+        fresh = _wanted(current, growing.lines(), query, every)
         newest = _newest(work, pipeline)
         if newest != current:
-            yield from _wanted(current, _drain(growing), query, every)
+            fresh += _wanted(current, _drain(growing), query, every)
             current, growing = newest, tail.Tail(work.places.events(newest))
-        else:
-            time.sleep(POLL_S)
+        if query is None:
+            decided, seen = _decided(work, pipeline, seen)
+        yield from _by_time(fresh, decided)
+        time.sleep(POLL_S)
+
+
+def _decided(work: Workspace, pipeline: str, after: int) -> tuple[list[Decided], int]:
+    """The supervisor's own events since `after`; none where there is no store to ask."""
+    try:
+        store = db.open_readonly(work.places.history)
+    except StoreError:
+        return [], after
+    with contextlib.closing(store):
+        found = recorded.recent(store, pipeline, recorded.LIMIT_MAX, after)
+    last = found[-1].id if found else after
+    return [Decided(one.at, one.run, one.kind, one.text) for one in found], last
+
+
+def _by_time(told: Sequence[Told], decided: Sequence[Decided]) -> list[Told | Decided]:
+    """Without what a driver told itself already: how it drained, and how it ended."""
+    by_driver = {(item.run, _TWIN[item.event.kind]) for item in told if item.event.kind in _TWIN}
+    rest = [one for one in decided if (one.run, one.kind) not in by_driver]
+    both: list[Told | Decided] = [*told, *rest]
+    return sorted(both, key=lambda item: item.at)
 
 
 def _drain(source: tail.Tail) -> Iterator[str]:

@@ -26,6 +26,9 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def came(self) -> bool:
+        return self.count > 0
+
     def _seen(self, number: int, _frame: FrameType | None) -> None:
         # SIGTERM asks for a drain however often it comes: only a person is impatient.
         self.count = max(self.count, 1) if number == signal.SIGTERM else self.count + 1

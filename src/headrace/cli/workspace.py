@@ -179,7 +179,7 @@ def known_query(
 
 def _unknown(name: str, what: str, known: Iterable[str], fix: str) -> Error:
     names = sorted(known)
-    close = config.near(name, names)
+    close = config.near(name, names) or config.near(Path(name).stem, names)
     why = f'Did you mean "{close}"? ' if close else ""
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return ConfigError(

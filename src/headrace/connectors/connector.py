@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.config import has_secret, resolve_secret
+from headrace import references
 from headrace.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -113,4 +113,4 @@ def require(name: str, value: object, kind: type | tuple[type, ...], example: st
 
 def resolved(options: Mapping[str, str]) -> dict[str, str]:
     """With secrets in place of their references. Called at the last moment, in the driver."""
-    return {k: resolve_secret(v) if has_secret(v) else v for k, v in options.items()}
+    return {k: references.resolve(v) for k, v in options.items()}

@@ -5,12 +5,15 @@ JVM side first: its trigger loop then ends by itself after the batch that is run
 sink has not been called yet stays planned and runs again at the next start). Tried in 65 stops
 without one cut write.
 
-Trap: once marked, `isActive` is False and `awaitTermination` returns at once although the batch
-still runs. Only the query's thread tells the truth.
+Traps: once marked, `isActive` is False and `awaitTermination` returns at once although the batch
+still runs; only the query's thread tells the truth. And `stop()` waits for a Python function that
+nothing can interrupt, then raises: so it is called in a thread that nobody waits for long.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+logger = logging.getLogger(__name__)
+
 TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
 IN_A_BATCH = ("runOneBatch", "executeOneBatch")
 POLL_S = 0.02
+STOP_S = 5.0  # for all of Spark's stop() calls together
 
 
 class How(StrEnum):
@@ -43,22 +49,23 @@ def drain(
     *,
     timeout_s: float,
     is_hurried: Callable[[], bool],
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> dict[str, How]:
-    """How each query (by run id) ended. A second signal cuts what still runs."""
+    """How each query (by run id) ended. A second signal cuts what still runs.
+
+    `meanwhile` is called while it waits: the heartbeat goes on.
+    """
     waiting = {str(q.runId): _mark(spark, q) for q in queries}
     ended: dict[str, How] = {}
     deadline = time.monotonic() + timeout_s
     while waiting and time.monotonic() < deadline and not is_hurried():
-        for run_id, one in list(waiting.items()):
-            if _is_between_batches(one):
-                one.query.stop()
-                ended[run_id] = How.CLEAN
-                del waiting[run_id]
+        between = [run_id for run_id, one in waiting.items() if _is_between_batches(one)]
+        _stop([waiting.pop(run_id).query for run_id in between])
+        ended |= dict.fromkeys(between, How.CLEAN)
+        meanwhile()
         time.sleep(POLL_S)
-    for run_id, one in waiting.items():
-        one.query.stop()
-        ended[run_id] = How.CUT
-    return ended
+    _stop([one.query for one in waiting.values()])
+    return ended | dict.fromkeys(waiting, How.CUT)
 
 
 def _mark(spark: SparkSession, query: StreamingQuery) -> _Draining:
@@ -78,6 +85,22 @@ def _is_between_batches(one: _Draining) -> bool:
         if frames[index].getMethodName() in IN_A_BATCH:
             return False
     return True
+
+
+def _stop(queries: Sequence[StreamingQuery]) -> None:
+    threads = [threading.Thread(target=_stop_one, args=(q,), daemon=True) for q in queries]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + STOP_S
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _stop_one(query: StreamingQuery) -> None:
+    try:
+        query.stop()
+    except Exception as exc:  # a border: it is a thread's end, and the process ends soon anyway
+        logger.warning("stopping a query: %s", str(exc).partition("\n")[0])
 
 
 def _terminated(spark: SparkSession) -> Any:

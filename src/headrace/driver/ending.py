@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headrace import references
 from headrace.driver.fleet import Watched
-from headrace.errors import Error, Problems
-from headrace.failures.classify import FailureText, classify
+from headrace.errors import Error, FencedError, Problems
+from headrace.failures.classify import FailureText, Verdict, classify
+from headrace.failures.entry import Kind
 from headrace.failures.redact import redact
 from headrace.model.runs import Ending, Exit
 
@@ -19,31 +21,53 @@ TRACE_NAME = "trace.txt"
 
 
 def of_error(exc: Error, run_dir: Path) -> Exit:
-    """The run was refused before or while it started: one of our own errors says why."""
+    """The run was refused before or while it started: one of our own errors says why.
+
+    Behind it may be something that goes away by itself, as a database that was down while a table
+    was read: then it is tried again, like any failure of that kind.
+    """
     problems = exc.problems if isinstance(exc, Problems) else (exc,)
     worst = max((p.exit_code for p in problems), default=exc.exit_code)
-    ending = Ending.FENCED if worst == 7 else Ending.REFUSED
+    passing = [_passing(problem) for problem in problems]
+    verdict = passing[0] if all(passing) else None
+    told = tuple(_told(problem) for problem in problems)
     return Exit(
-        ending=ending,
+        ending=Ending.FENCED if worst == FencedError.exit_code else Ending.REFUSED,
         code=worst,
         at=time.time(),
-        error=problems[0].as_dict() if len(problems) == 1 else exc.as_dict(),
-        problems=tuple(p.as_dict() for p in problems),
+        error=told[0] if len(told) == 1 else exc.as_dict(),
+        problems=told,
+        kind=verdict.kind if verdict else None,
+        retries=verdict.retries if verdict else None,
         failure=problems[0].code,
-        fingerprint=problems[0].code,
-        trace=_write_trace(run_dir, redact(_python_trace(exc))),
+        fingerprint=verdict.fingerprint if verdict else problems[0].code,
+        trace=_write_trace(run_dir, _clean(_python_trace(exc))),
     )
+
+
+def _passing(problem: Error) -> Verdict | None:
+    """The verdict on what is behind an error of ours, if it is of a kind that may go away."""
+    cause = problem.__cause__
+    if cause is None or isinstance(cause, Error):
+        return None
+    verdict = classify(_redacted(_python_text(cause)))
+    return verdict if verdict.kind in (Kind.RETRY, Kind.RETRY_THEN_HUMAN) else None
+
+
+def _told(problem: Error) -> dict[str, str | None]:
+    return {name: _clean(text) if text else text for name, text in problem.as_dict().items()}
+
+
+def _python_text(exc: BaseException) -> FailureText:
+    causes = tuple((type(e).__name__, str(e)) for e in _python_causes(exc))
+    return FailureText(error_class=None, causes=causes, trace=_python_trace(exc))
 
 
 def of_exception(exc: BaseException, run_dir: Path) -> Exit:
     """Something raised that is no error of ours: user code outside a query, or a bug."""
-    chain = list(_python_causes(exc))
-    text = FailureText(
-        error_class=None,
-        causes=tuple((type(e).__name__, str(e)) for e in chain),
-        trace=_python_trace(exc),
-    )
-    return _judged(text, run_dir, query=None, batch=None)
+    if isinstance(exc, Error):
+        return of_error(exc, run_dir)
+    return _judged(_python_text(exc), run_dir, query=None, batch=None)
 
 
 def of_query(one: Watched, error_class: str | None, error: str | None, run_dir: Path) -> Exit:
@@ -98,9 +122,13 @@ def _redacted(text: FailureText) -> FailureText:
     """Before anything is judged, stored or shown: the words of an error quote what it met."""
     return FailureText(
         error_class=text.error_class,
-        causes=tuple((name, redact(said)) for name, said in text.causes),
-        trace=redact(text.trace),
+        causes=tuple((name, _clean(said)) for name, said in text.causes),
+        trace=_clean(text.trace),
     )
+
+
+def _clean(text: str) -> str:
+    return redact(text, references.resolved())
 
 
 def with_queries(exit_: Exit, queries: Mapping[str, Mapping[str, Any]]) -> Exit:

@@ -34,14 +34,14 @@ class EventsFile:
         self._lock = threading.Lock()
         self._seen_when_full = 0
         self._skipped = 0
-        self._sampled_at = 0.0
+        self._sampled_at = -HEARTBEAT_S
 
     def tell(
         self, kind: Kind, query: str | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
         event = Event(at=self._clock(), kind=kind, query=query, data=data or {})
         with self._lock:
-            if self._is_left_out(kind, event.at):
+            if self._is_left_out(kind):
                 self._skipped += 1
                 return
             if self._skipped and self._write(
@@ -51,16 +51,16 @@ class EventsFile:
             if not self._write(event):
                 self._skipped += 1
             if kind is Kind.SAMPLED:
-                self._sampled_at = event.at
+                self._sampled_at = time.monotonic()
 
     def sync(self) -> None:
         os.fsync(self._fd)
 
-    def _is_left_out(self, kind: Kind, at: float) -> bool:
+    def _is_left_out(self, kind: Kind) -> bool:
         if self._size < self._size_max:
             return False
         if kind is Kind.SAMPLED:
-            return at - self._sampled_at < HEARTBEAT_S
+            return time.monotonic() - self._sampled_at < HEARTBEAT_S
         if kind not in THINNED_KINDS:
             return False
         self._seen_when_full += 1

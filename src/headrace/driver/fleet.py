@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
+NEWS_LOST_S = 2.0
 HARMLESS = frozenset({"checkpoint-stray-file"})  # Spark passes over names that are no numbers
 
 
@@ -63,6 +64,7 @@ class Claim:
     project: str
     pipeline: str
     query: str
+    is_named: bool = True  # False: Headrace invented the name, so it proves nothing
     fingerprint: dict[str, Any] = field(default_factory=dict)
 
 
@@ -72,19 +74,61 @@ class Fleet:
     events: EventsFile
     watched: list[Watched] = field(default_factory=list)
     terminated: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    is_closed: bool = False  # the run is ending: nothing may be started any more
+    _claimed: set[str] = field(default_factory=set)  # checkpoints of queries about to start
+    _inactive: dict[str, float] = field(default_factory=dict)
+    _sessions: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def attach(self, spark: SparkSession) -> None:
-        """From now on Spark's events are written down and ends are noticed."""
+        """From now on this session's events are written down. Each session has its own queries."""
         self.spark = spark
-        spark.streams.addListener(listener.make(self.events, self.note_terminated))
+        session_id = str(spark._jsparkSession.sessionUUID())
+        if session_id not in self._sessions:
+            self._sessions.add(session_id)
+            spark.streams.addListener(listener.make(self.events, self.note_terminated))
 
     def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
         self.terminated[run_id] = (error, error_class)
 
+    def note_inactive(self, now: float) -> None:
+        """Listeners lose events when a context stops: a query long inactive has ended as well."""
+        for one in self.all():
+            if one.run_id in self.terminated or one.query.isActive:
+                self._inactive.pop(one.run_id, None)
+            elif now - self._inactive.setdefault(one.run_id, now) > NEWS_LOST_S:
+                found = one.query._jsq.exception()
+                self.note_terminated(
+                    one.run_id, None if found.isEmpty() else found.get().toString(), None
+                )
+
+    def claim(self, spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identity | None:
+        """As `claim` below, and not while another query of this run is on it."""
+        path = _path(checkpoint)
+        active = {
+            _path(one.checkpoint)
+            for one in self.all()
+            if one.checkpoint and one.run_id not in self.terminated
+        }
+        if path in active | self._claimed:
+            raise CheckpointError(
+                f"Two queries of this run use the checkpoint {path}.",
+                why="a checkpoint belongs to one query; two would overwrite each other's offsets",
+                fix="give each query a checkpoint of its own",
+                slug="checkpoint-shared",
+            )
+        claimed = claim(spark, checkpoint, owner)
+        self._claimed.add(path)
+        return claimed
+
     def enter(self, watched: Watched, epoch: int | None, data: dict[str, Any]) -> None:
         with self._lock:
+            # A script may start a query again and again: the one that has ended makes room.
+            self.watched = [
+                o for o in self.watched if o.name != watched.name or o.run_id not in self.terminated
+            ]
             self.watched.append(watched)
+            self._claimed.discard(_path(watched.checkpoint or ""))
         facts = {
             "id": str(watched.query.id),
             "run_id": watched.run_id,
@@ -109,7 +153,8 @@ def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identi
         return None
     known = identity.read(folder)
     found = layout.read(folder)
-    error = identity.verify(known, found, owner.pipeline, owner.query, owner.project)
+    query = owner.query if owner.is_named or known is None else known.query
+    error = identity.verify(known, found, owner.pipeline, query, owner.project)
     if error is not None:
         raise error
     grave = [one for one in found.problems if one.slug not in HARMLESS]
@@ -118,11 +163,16 @@ def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identi
     return identity.Identity(
         project=owner.project,
         pipeline=owner.pipeline,
-        query=owner.query,
+        query=query,
         epoch=(known.epoch if known else 0) + 1,
         query_id=known.query_id if known else None,
         fingerprint=known.fingerprint if known and known.fingerprint else owner.fingerprint,
     )
+
+
+def _path(checkpoint: str) -> str:
+    """One spelling: with and without `file:`."""
+    return str(lock.local_path(checkpoint) or checkpoint)
 
 
 def _damaged(owner: Claim, path: str, grave: list[layout.Problem]) -> CheckpointError:

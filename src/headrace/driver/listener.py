@@ -10,7 +10,9 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headrace import references
 from headrace.driver.events import EventsFile
+from headrace.failures.redact import redact
 from headrace.model.events import Kind
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def make(
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
             run_id, error = str(event.runId), event.exception
             name = names.pop(run_id, str(event.id))
+            error = redact(error, references.resolved()) if error else None
             data = {"error": error[:ERROR_LENGTH_MAX]} if error else {}
             if error and event.errorClassOnException:
                 data["error_class"] = event.errorClassOnException

@@ -34,18 +34,16 @@ def local_path(checkpoint: str) -> Path | None:
 
 
 def take(spark: SparkSession, checkpoint: str) -> None:
-    """Raises CheckpointError if any other JVM holds it, or the place cannot be written."""
+    """Raises CheckpointError if any other JVM holds it, or the place cannot be written.
+
+    A lock that this JVM holds already is kept: whether its query has ended is for others to know.
+    """
     folder = local_path(checkpoint)
     if folder is None:
         return  # no kernel lock on object stores: the epoch and the sinks' fences stand there
     path = folder.absolute().with_name(folder.name + ".lock")
     if path in _held:
-        raise CheckpointError(
-            f"Two queries of this run use the checkpoint {folder}.",
-            why="a checkpoint belongs to one query; two would overwrite each other's offsets",
-            fix="give each query a checkpoint of its own",
-            slug="checkpoint-shared",
-        )
+        return
     _make_folder(path.parent)
     file = _open(spark, path)
     lock = file.getChannel().tryLock()

@@ -32,14 +32,13 @@ STOP_SPARK_S = 10.0
 def main(argv: list[str]) -> None:
     run_dir = Path(argv[0]).absolute()
     spec = RunSpec.from_json(jsonfile.read_json(run_dir / "run.json") or {})
+    run = _Run(spec, run_dir)
+    run.signals.install()
     me = processes.identify(os.getpid())
     jsonfile.write_json(run_dir / "process.json", me.to_json() if me else {})
     os.chdir(spec.project)
     logs.configure(pipeline=spec.pipeline, run=spec.run)
-    run = _Run(spec, run_dir)
-    run.signals.install()
-    exit_ = run.to_the_end()
-    run.close(exit_)
+    run.close(run.to_the_end())
 
 
 class _Run:
@@ -51,7 +50,6 @@ class _Run:
         self.events = EventsFile(run_dir / "events.jsonl")
         self.fleet = Fleet(spark=None, events=self.events)
         self.signals = Signals(on_second=self._second_signal)
-        self._is_watching = False
         self._closing = threading.Lock()
 
     def to_the_end(self) -> Exit:
@@ -96,22 +94,24 @@ class _Run:
             self._write_exit(exit_)
 
     def _second_signal(self) -> None:
-        """In the middle of a start nothing needs to be waited for; a drain hurries by itself."""
+        """Before the first query there is nothing to wait for; a drain hurries by itself."""
         if not self.fleet.all():
             with self._closing:
-                self._write_exit(Exit(Ending.CUT, code=1, at=time.time()))
+                self._write_exit(Exit(Ending.DRAINED, code=0, at=time.time()))
 
     def _write_exit(self, exit_: Exit) -> None:
-        self.events.tell(Kind.EXITED, data=exit_.to_json())
+        """Whatever goes wrong here, the process ends, and with the right code."""
         try:
-            self.events.sync()
             jsonfile.write_json(self.run_dir / "exit.json", exit_.to_json())
-        except OSError:
-            logger.exception("exit.json could not be written")
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(exit_.code)
+            self.events.tell(Kind.EXITED, data=exit_.to_json())
+            self.events.sync()
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except Exception:
+            logger.exception("the last words could not all be written")
+        finally:
+            os._exit(exit_.code)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ All that can be refused is refused before the first query starts, so a refusal l
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
@@ -12,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace import config, jsonfile
+from headrace import config, jsonfile, references
 from headrace.define import graph, loader
-from headrace.driver import build, fleet, session
+from headrace.define.triggers import RealTime
+from headrace.driver import build, ending, fleet, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+logger = logging.getLogger(__name__)
+
+
 def run(
     spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet, signals: Signals
 ) -> Exit:
@@ -36,15 +41,21 @@ def run(
     if signals.is_asked_to_stop():
         return _stopped_before_start()
     spark = start_session(spec, mine, run_dir, ours)
+    signals.install()  # PySpark has put a handler of its own in the place of ours
     built = build.build(wanted, spark, mine)
     _write_definition(spec, spec.pipeline, spec.file, built)
     ours.events.tell(Kind.DEFINED, data={"queries": [p.query.name for p in built.planned]})
     if signals.is_asked_to_stop():
         return _stopped_before_start()
-    claims = [_claim(spark, spec, mine, planned) for planned in built.planned]
+    claims = [_claim(spark, spec, mine, planned, ours) for planned in built.planned]
+    watch = Watch(ours, signals, mine.drain, run_dir, is_open=lambda: False)
     for planned, claimed in zip(built.planned, claims, strict=True):
-        _start(spark, planned, claimed, ours)
-    return Watch(ours, signals, mine.drain, run_dir, is_open=lambda: False).until_the_end()
+        try:
+            _start(spark, planned, claimed, ours)
+        except Exception as exc:  # a border: Spark may refuse a start with anything
+            logger.exception("%s could not be started", planned.query.name)
+            return watch.failed_to_start(planned.query.name, ending.of_exception(exc, run_dir))
+    return watch.until_the_end()
 
 
 def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet) -> Exit:
@@ -75,7 +86,11 @@ def start_session(
     spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet
 ) -> SparkSession:
     conf = session.settings_of(
-        spec.pipeline, settings.spark, run_dir=run_dir, cores=os.cpu_count() or 1
+        spec.pipeline,
+        {key: references.resolve(value) for key, value in settings.spark.items()},
+        run_dir=run_dir,
+        cores=os.cpu_count() or 1,
+        is_short=bool(spec.define),
     )
     session.write_conf(run_dir / "conf", conf)
     code = Places(Path(spec.state)).code(spec.version)
@@ -124,7 +139,11 @@ def _write_definition(spec: RunSpec, name: str, file: str, built: build.Built) -
 
 
 def _claim(
-    spark: SparkSession, spec: RunSpec, settings: config.Settings, planned: build.Planned
+    spark: SparkSession,
+    spec: RunSpec,
+    settings: config.Settings,
+    planned: build.Planned,
+    ours: Fleet,
 ) -> Any:
     query = planned.query
     if query.checkpoint is None:
@@ -135,7 +154,7 @@ def _claim(
         query=query.name,
         fingerprint=dict(query.fingerprint),
     )
-    return fleet.claim(spark, query.checkpoint, owner)
+    return ours.claim(spark, query.checkpoint, owner)
 
 
 def _start(spark: SparkSession, planned: build.Planned, claimed: Any, ours: Fleet) -> None:
@@ -149,7 +168,9 @@ def _start(spark: SparkSession, planned: build.Planned, claimed: Any, ours: Flee
     started = writer.trigger(**planned.trigger.arguments()).start()
     if claimed is not None and claimed.query_id != str(started.id):
         fleet.record(str(query.checkpoint), replace(claimed, query_id=str(started.id)))
-    facts = {"guarantee": query.guarantee, "place": query.place}
+    facts: dict[str, Any] = {"guarantee": query.guarantee, "place": query.place}
+    if isinstance(planned.trigger, RealTime):
+        facts["batch_length_s"] = planned.trigger.batch_s  # silent for so long is no stall
     if query.checkpoint is None:
         facts["note"] = "starts anew: no checkpoint"
     epoch = claimed.epoch if claimed is not None else None

@@ -35,16 +35,18 @@ class Sampler:
     _written_at: float = 0.0
     _active_since: dict[str, float] = field(default_factory=dict)
 
-    def sample(self, spark: SparkSession | None, watched: list[Watched]) -> None:
+    def sample(self, spark: SparkSession | None, watched: list[Watched]) -> bool:
+        """Whether it was time to look."""
         now = time.monotonic()
         if now - self._asked_at < EVERY_S:
-            return
+            return False
         self._asked_at = now
         queries = {one.name: self._status(spark, one, now) for one in watched}
         if queries == self._last and now - self._written_at < AT_LEAST_EVERY_S:
-            return
+            return True
         self._last, self._written_at = queries, now
         self.events.tell(Kind.SAMPLED, data={"queries": queries, **_costs(spark)})
+        return True
 
     def _status(self, spark: SparkSession | None, one: Watched, now: float) -> dict[str, Any]:
         status = json.loads(one.query._jsq.status().json())

@@ -18,13 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace import config
+from headrace import config, references
 from headrace.define import versions
 from headrace.driver import ending, fleet, pipeline, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
-from headrace.errors import Error
 from headrace.model.events import Kind
 from headrace.model.places import Places
 from headrace.model.runs import Exit, RunSpec
@@ -51,8 +50,8 @@ def run(
     once its queries have ended (it sleeps, or waits for somebody).
     """
     mine = settings.for_pipeline(spec.pipeline)
-    _prepare(spec, mine, run_dir)
-    script = _Script(spec, ours)
+    _prepare(spec, mine, run_dir, is_local=False)
+    script = _Script(spec, ours, signals, lambda: _prepare(spec, mine, run_dir, is_local=True))
     script.hook()
     outcome: list[Exit] = []
     watch = Watch(ours, signals, mine.drain, run_dir, is_open=lambda: not script.done.is_set())
@@ -70,15 +69,17 @@ def run(
     return outcome[0]
 
 
-def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path) -> None:
+def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_local: bool) -> None:
+    """Our defaults underneath. What is only right on one machine waits until that is known."""
+    user = {key: references.resolve(value) for key, value in settings.spark.items()}
+    where = {} if is_local else {"spark.master": "not known yet"}
     conf = session.settings_of(
-        spec.pipeline, settings.spark, run_dir=run_dir, cores=os.cpu_count() or 1
+        spec.pipeline, where | user, run_dir=run_dir, cores=os.cpu_count() or 1
     )
-    asked_for = set(settings.spark)
-    kept = {k: v for k, v in conf.items() if k not in NOT_OURS or k in asked_for}
+    kept = {k: v for k, v in conf.items() if k not in NOT_OURS or k in user}
     session.write_conf(run_dir / "conf", kept)
     folders = (_copy(spec).parent, _original(spec).parent)
-    session.prepare_environment(run_dir / "conf", folders, is_local=True)
+    session.prepare_environment(run_dir / "conf", folders, is_local=is_local)
 
 
 def _copy(spec: RunSpec) -> Path:
@@ -95,11 +96,7 @@ def _execute(script: _Script, run_dir: Path) -> Exit | None:
     try:
         script.execute()
     except SystemExit as exc:
-        if exc.code in (None, 0):
-            return None
-        return replace(ending.of_exception(exc, run_dir), code=1)
-    except Error:
-        raise
+        return None if exc.code in (None, 0) else ending.of_exception(exc, run_dir)
     except BaseException as exc:
         traceback.print_exc()
         return ending.of_exception(exc, run_dir)
@@ -118,9 +115,10 @@ class _Noted:
 class _Script:
     spec: RunSpec
     fleet: Fleet
+    signals: Signals
+    prepare_local: Callable[[], None]
     done: threading.Event = field(default_factory=threading.Event)
-    _count: int = 0
-    _noted: dict[int, _Noted] = field(default_factory=dict)
+    _names: dict[str, list[str]] = field(default_factory=dict)  # invented, by place
 
     def execute(self) -> None:
         copy, original = _copy(self.spec), str(_original(self.spec))
@@ -144,17 +142,25 @@ class _Script:
         _wrap(DataStreamWriter, "toTable", self._start)
 
     def _get_or_create(self, original: Callable[..., Any], builder: Any) -> Any:
+        if self.fleet.spark is None and _is_local(builder):
+            self.prepare_local()
         spark = original(builder)
         self._attach(spark)
         return spark
 
     def _attach(self, spark: Any) -> None:
-        if self.fleet.spark is None:
-            self.fleet.attach(spark)
+        is_first = self.fleet.spark is None
+        self.fleet.attach(spark)
+        if is_first:
             self.fleet.events.tell(Kind.RUN_STARTED, data=pipeline.run_facts(self.spec, spark))
+        if threading.current_thread() is threading.main_thread():
+            self.signals.install()  # PySpark has put a handler of its own in the place of ours
 
     def _noted_of(self, writer: Any) -> _Noted:
-        return self._noted.setdefault(id(writer), _Noted())
+        if not hasattr(writer, "_headrace"):
+            writer._headrace = _Noted()
+        noted: _Noted = writer._headrace
+        return noted
 
     def _option(self, original: Callable[..., Any], writer: Any, key: str, value: Any) -> Any:
         if key.lower() == "checkpointlocation":
@@ -172,19 +178,17 @@ class _Script:
 
     def _start(self, original: Callable[..., Any], writer: Any, *args: Any, **options: Any) -> Any:
         """Name it, lock its checkpoint, start it as the script says, watch it."""
-        noted = self._noted.pop(id(writer), None) or _Noted()
-        self._count += 1
-        name = noted.name or options.get("queryName") or f"query_{self._count}"
-        if noted.name is None and "queryName" not in options:
+        if self.fleet.is_closed:
+            raise SystemExit(0)  # the run is ending; a script that loops must not begin again
+        noted = self._noted_of(writer)
+        given = options.get("queryName") or noted.name
+        name = given or self._invented_name()
+        if given is None:
             writer.queryName(name)
-            self._noted.pop(id(writer), None)
         checkpoint = options.get("checkpointLocation") or noted.checkpoint or self._default(name)
         spark = writer._spark
         self._attach(spark)  # a session made without its builder
-        owner = Claim(project=self.spec.project, pipeline=self.spec.pipeline, query=name)
-        claimed = fleet.claim(spark, checkpoint, owner) if checkpoint else None
-        if claimed is not None:
-            fleet.record(str(checkpoint), claimed)
+        claimed = self._claim(spark, checkpoint, name, is_named=given is not None)
         query: StreamingQuery = original(writer, *args, **options)
         if claimed is not None:
             fleet.record(str(checkpoint), replace(claimed, query_id=str(query.id)))
@@ -192,6 +196,25 @@ class _Script:
         epoch = claimed.epoch if claimed is not None else None
         self.fleet.enter(Watched(name, query, checkpoint), epoch, facts)
         return query
+
+    def _claim(self, spark: Any, checkpoint: str | None, name: str, *, is_named: bool) -> Any:
+        if checkpoint is None:
+            return None
+        owner = Claim(self.spec.project, self.spec.pipeline, name, is_named=is_named)
+        claimed = self.fleet.claim(spark, checkpoint, owner)
+        if claimed is not None:
+            fleet.record(checkpoint, claimed)
+        return claimed
+
+    def _invented_name(self) -> str:
+        """The same for the same line of the script, unless a query of that line still runs."""
+        mine = self._names.setdefault(self._place(), [])
+        running = {o.name for o in self.fleet.all() if o.run_id not in self.fleet.terminated}
+        free = next((name for name in mine if name not in running), None)
+        if free is None:
+            free = f"query_{sum(map(len, self._names.values())) + 1}"
+            mine.append(free)
+        return free
 
     def _default(self, name: str) -> str | None:
         """`spark.sql.streaming.checkpointLocation` with a name gives a checkpoint that lasts."""
@@ -211,6 +234,12 @@ class _Script:
             if frame.filename == str(_original(self.spec)):
                 return f"{self.spec.file}:{frame.lineno}"
         return self.spec.file
+
+
+def _is_local(builder: Any) -> bool:
+    """What the script asks for, before its JVM exists."""
+    master = builder._options.get("spark.master") or os.environ.get("MASTER") or "local"
+    return str(master).startswith("local")
 
 
 def _wrap(owner: type, name: str, hook: Callable[..., Any]) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 STREAMING = "spark.sql.streaming."
 ROCKSDB = STREAMING + "stateStore.rocksdb."
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # the second compiler never pays for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ DEFAULTS: tuple[Default, ...] = (
     Default(STREAMING + "numRecentProgressUpdates", "10", "we keep the history ourselves"),
     Default("spark.driver.memory", "1g", "room for several queries; raise it with the load"),
     Default(
-        "spark.driver.extraJavaOptions",
+        JAVA_OPTIONS,
         "-Xss8m -XX:+ExitOnOutOfMemoryError",
         "stopping inside foreachBatch overflows a small stack; a half-dead JVM helps nobody",
     ),
@@ -102,23 +104,25 @@ logger.cancel.level = error
 
 
 def settings_of(
-    pipeline: str, user: Mapping[str, str], *, run_dir: Path, cores: int
+    pipeline: str,
+    user: Mapping[str, str],
+    *,
+    run_dir: Path,
+    cores: int,
+    is_short: bool = False,
 ) -> dict[str, str]:
-    """What spark-defaults.conf will hold: ours underneath, the user's own on top. Pure."""
+    """What spark-defaults.conf will hold: ours underneath, the user's own on top. Pure.
+
+    `is_short`: a JVM that only defines and ends; it leaves nothing in the project.
+    """
     master = user.get("spark.master", f"local[{max(4, cores)}]")
     is_local = master.startswith("local")
     ours = {d.key: d.value for d in DEFAULTS if is_local or not d.local_only}
-    ours |= {
-        "spark.master": master,
-        "spark.app.name": pipeline,
-        "spark.sql.warehouse.dir": (run_dir / "warehouse").as_uri(),
-    }
-    merged = ours | dict(user)
-    if options := user.get("spark.driver.extraJavaOptions"):
-        merged["spark.driver.extraJavaOptions"] = (
-            f"{ours['spark.driver.extraJavaOptions']} {options}"
-        )
-    return merged
+    ours |= {"spark.master": master, "spark.app.name": pipeline}
+    if is_short:
+        ours["spark.sql.warehouse.dir"] = (run_dir / "warehouse").as_uri()
+    options = [ours[JAVA_OPTIONS], SHORT_LIVED if is_short else "", user.get(JAVA_OPTIONS, "")]
+    return ours | dict(user) | {JAVA_OPTIONS: " ".join(o for o in options if o)}
 
 
 def write_conf(folder: Path, settings: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,10 @@ class Watch:
     run_dir: Path
     is_open: Callable[[], bool]
     failed_outside: Exit | None = None  # a script's own failure; its queries may still run
+    _sampler: Sampler = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sampler = Sampler(self.fleet.events)
 
     def until_the_end(self) -> Exit:
         try:
@@ -44,7 +48,6 @@ class Watch:
             return ending.of_exception(exc, self.run_dir)
 
     def _loop(self) -> Exit:
-        sampler = Sampler(self.fleet.events)
         while True:
             if self._is_jvm_dead():
                 return self._dead_jvm()
@@ -56,8 +59,17 @@ class Watch:
                 return self._failed_outside(self.failed_outside)
             if not self.is_open() and self._is_all_ended():
                 return self._finished()
-            sampler.sample(self.fleet.spark, self.fleet.all())
+            if self._sample():
+                self.fleet.note_inactive(time.monotonic())
             time.sleep(LOOK_S)
+
+    def _sample(self) -> bool:
+        return self._sampler.sample(self.fleet.spark, self.fleet.all())
+
+    def failed_to_start(self, query: str, exit_: Exit) -> Exit:
+        """One query could not be started: those before it are drained, as after any failure."""
+        how = self._stop_rest(f"{query} could not be started", DRAIN_AFTER_FAILURE_S)
+        return ending.with_queries(replace(exit_, query=query), how)
 
     def _is_jvm_dead(self, within_s: float = 0.0) -> bool:
         return self.fleet.spark is not None and session.is_jvm_gone(self.fleet.spark, within_s)
@@ -110,11 +122,18 @@ class Watch:
 
     def _stop_rest(self, reason: str, timeout_s: float) -> dict[str, dict[str, Any]]:
         spark = self.fleet.spark
+        self.fleet.is_closed = True
         left = [o.query for o in self.fleet.all() if o.run_id not in self.fleet.terminated]
         self.fleet.events.tell(Kind.DRAIN_STARTED, data={"reason": reason, "deadline_s": timeout_s})
         ended: dict[str, str] = {}
         if spark is not None and left:
-            done = drain(spark, left, timeout_s=timeout_s, is_hurried=self.signals.is_hurried)
+            done = drain(
+                spark,
+                left,
+                timeout_s=timeout_s,
+                is_hurried=self.signals.is_hurried,
+                meanwhile=self._sample,
+            )
             ended = {run_id: str(how) for run_id, how in done.items()}
         self._await_news(list(ended))
         for run_id, (error, _) in self.fleet.terminated.items():

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m bench` from the repository's root. See docs/benchmarks.md."""

@@ -1,0 +1,114 @@
+"""`python -m bench [overhead|defaults|supervisor|start]… [--rounds N] [--seconds S] [--write]`.
+
+Without names all four. Prints what it measures; with --write it also puts the raw rounds into
+bench/results.json and the tables into docs/benchmarks.md. `--page` only makes the tables anew.
+Ends with 1 where a target is missed, 3 where the machine is not fit for measuring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from bench import defaults, figures, machine, overhead, page, start, supervisor, tree
+
+EXPERIMENTS: dict[str, Callable[[Path, int, float], list[dict[str, Any]]]] = {
+    "overhead": overhead.run,
+    "defaults": defaults.run,
+    "supervisor": supervisor.run,
+    "start": start.run,
+}
+RESULTS = machine.REPO / "bench" / "results.json"
+PAGE = machine.REPO / "docs" / "benchmarks.md"
+FREE_GB_MIN = 20
+UNFIT = 3
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parsed(arguments)
+    if given.page:
+        write_page(read_results())
+        return 0
+    load = machine.load()
+    if why := unfit(load, given.busy, shutil.disk_usage(tempfile.gettempdir()).free / 1e9):
+        print(why, file=sys.stderr)
+        return UNFIT
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    results: dict[str, Any] = {}
+    for name in given.names or EXPERIMENTS:
+        results[name] = measure(name, given.rounds, given.seconds, load)
+        print(f"\n{page.section(name, results)}\n", flush=True)
+        if given.write:
+            merged = {**read_results(), name: results[name]}
+            RESULTS.write_text(json.dumps(merged, indent=1, sort_keys=True) + "\n")
+            write_page(merged)
+    return 0 if all(target.is_met(found) for target, found in figures.outcomes(results)) else 1
+
+
+def measure(name: str, rounds: int, seconds: float, load: float) -> dict[str, Any]:
+    """In a folder of its own that is gone afterwards, with every process that worked in it."""
+    folder = Path(tempfile.mkdtemp(prefix=f"headrace-bench-{name}-"))
+    begun = machine.moment()
+    is_busy = load > machine.LOAD_MAX
+    try:
+        found = EXPERIMENTS[name](folder, rounds, seconds)
+        facts = machine.facts(folder)
+    finally:
+        tree.end_all()
+        shutil.rmtree(folder, ignore_errors=True)
+    asked = {"rounds": rounds, "seconds": seconds, "load": load, "is_busy": is_busy}
+    return {**begun, "machine": facts, "asked": asked, "rounds": found}
+
+
+def unfit(load: float, is_forced: bool, free_gb: float) -> str | None:
+    if free_gb < FREE_GB_MIN:
+        return f"{free_gb:.0f} GB are free for temporary files; {FREE_GB_MIN} GB are needed."
+    if load > machine.LOAD_MAX and not is_forced:
+        return (
+            f"The load of this machine is {load:g}, more than {machine.LOAD_MAX:g}: what else runs"
+            " would be measured too.\n"
+            "Wait until it is idle, or give --busy: the figures then say so."
+        )
+    return None
+
+
+def read_results() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return found
+
+
+def write_page(results: dict[str, Any]) -> None:
+    PAGE.write_text(page.rendered(PAGE.read_text(), results))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)  # through every `finally`, so that nothing is left behind
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EXPERIMENTS))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of steady batches, each side")
+    parser.add_argument("--write", action="store_true", help="into results.json and the page")
+    parser.add_argument("--page", action="store_true", help="only make the page's tables anew")
+    parser.add_argument("--busy", action="store_true", help="measure although the machine is busy")
+    given = parser.parse_args(arguments)
+    if unknown := [name for name in given.names if name not in EXPERIMENTS]:
+        parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(EXPERIMENTS)}")
+    if given.rounds < 1 or given.seconds < 1:
+        parser.error("--rounds and --seconds have to be at least 1")
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""From raw rounds to figures: ratios, medians, targets. Pure; results.json holds raw rounds only.
+
+Read by `page.py`, which writes the tables, and by `__main__.py`, which judges the targets.
+Invariant: two sides are compared within a round, never across rounds.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Run = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound and the side on which a figure has to be."""
+
+    name: str
+    bound: float
+    is_least: bool  # True: at least; False: less than
+    unit: str = ""
+
+    def is_met(self, figure: float) -> bool:
+        return figure >= self.bound if self.is_least else figure < self.bound
+
+    def words(self, figure: float) -> str:
+        side = "at least" if self.is_least else "less than"
+        verdict = "met" if self.is_met(figure) else "**missed**"
+        target = f"{side} {self.bound:g}{self.unit}"
+        return f"{self.name}: {shown(figure)}{self.unit} (target: {target}, {verdict})"
+
+
+OVERHEAD = Target("records per CPU-second, Headrace over bare script", 0.95, is_least=True)
+DEFAULTS = Target("records per second, Headrace's defaults over PySpark's", 1.5, is_least=True)
+SUPERVISOR_CPU = Target("CPU of the supervisor, idle pipelines", 5.0, False, " % of a core")
+SUPERVISOR_MEMORY = Target("memory of the supervisor, idle pipelines", 150.0, False, " MB")
+
+
+def per_second(run: Run) -> float:
+    return float(run["rows"]) / float(run["seconds"])
+
+
+def per_cpu_second(run: Run) -> float:
+    return float(run["rows"]) / float(run["cpu_s"])
+
+
+def overhead_ratios(rounds: Sequence[Run]) -> list[float]:
+    return [per_cpu_second(r["headrace"]) / per_cpu_second(r["bare"]) for r in rounds]
+
+
+def step_ratios(rounds: Sequence[Run], step: str, below: str, figure: Any) -> list[float]:
+    """Of the rounds in which both steps were run."""
+    both = [r["steps"] for r in rounds if step in r["steps"] and below in r["steps"]]
+    return [figure(steps[step]) / figure(steps[below]) for steps in both]
+
+
+def median(values: Sequence[float]) -> float:
+    if not values:
+        raise ValueError("no rounds, no median")
+    return statistics.median(values)
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{shown(min(values))}–{shown(max(values))}"
+
+
+def shown(value: float) -> str:
+    """Three digits that mean something; thousands in groups."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def outcomes(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
+    """Each target with the figure that was measured for it, as far as it was measured."""
+    found: list[tuple[Target, float]] = []
+    if rounds := _rounds(results, "overhead"):
+        found.append((OVERHEAD, median(overhead_ratios(rounds))))
+    if rounds := _rounds(results, "defaults"):
+        found.append((DEFAULTS, median(step_ratios(rounds, "headrace", "pyspark", per_second))))
+    if rounds := _rounds(results, "supervisor"):
+        idle = [r for r in rounds if r["kind"] == "idle"]
+        found.append((SUPERVISOR_CPU, median([r["cpu_percent"] for r in idle])))
+        found.append((SUPERVISOR_MEMORY, max(r["memory_mb"] for r in idle)))
+    return found
+
+
+def _rounds(results: Mapping[str, Run], name: str) -> Sequence[Run]:
+    rounds: Sequence[Run] = results.get(name, {}).get("rounds", ())
+    return rounds

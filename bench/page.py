@@ -1,0 +1,154 @@
+"""docs/benchmarks.md: its tables, made from results.json and put between their markers. Pure.
+
+Invariant: no figure on the page is typed by hand; a test holds the page against results.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench import figures
+from bench.defaults import HEADRACE, PYSPARK, STEPS
+from bench.figures import median, per_cpu_second, per_second, shown, spread
+from bench.start import KINDS
+
+NAMES = ("overhead", "defaults", "supervisor", "start")
+NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
+Result = Mapping[str, Any]
+
+
+def rendered(page: str, results: Mapping[str, Result]) -> str:
+    """The page with every table made anew; raises ValueError where a marker is missing."""
+    for name in NAMES:
+        begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
+        if page.count(begin) != 1 or end not in page.partition(begin)[2]:
+            raise ValueError(f"the page needs {begin} and {end}, once each")
+        before, _, rest = page.partition(begin)
+        after = rest.partition(end)[2]
+        page = f"{before}{begin}\n{section(name, results)}\n{end}{after}"
+    return page
+
+
+def section(name: str, results: Mapping[str, Result]) -> str:
+    result = results.get(name)
+    if result is None:
+        return NOT_YET.format(name=name)
+    body = {
+        "overhead": _overhead,
+        "defaults": _defaults,
+        "supervisor": _supervisor,
+        "start": _start,
+    }[name](result["rounds"])
+    targets = [t.words(f) for t, f in figures.outcomes({name: result})]
+    verdict = "\n".join(f"- {words}" for words in targets)
+    return "\n\n".join(part for part in (verdict, body, _facts(result)) if part)
+
+
+def _overhead(rounds: Sequence[Result]) -> str:
+    ratios = figures.overhead_ratios(rounds)
+    rows = [
+        (
+            str(one["round"]),
+            shown(per_cpu_second(one["headrace"])),
+            shown(per_cpu_second(one["bare"])),
+            shown(per_second(one["headrace"])),
+            shown(per_second(one["bare"])),
+            f"{ratio:.3f}",
+        )
+        for one, ratio in zip(rounds, ratios, strict=True)
+    ]
+    rows.append(("**median**", "", "", "", "", f"**{median(ratios):.3f}**"))
+    head = ("round", "Headrace, records/CPU-s", "bare, records/CPU-s")
+    more = ("Headrace, records/s", "bare, records/s", "ratio of records/CPU-s")
+    return _table((*head, *more), rows) + "\n\n" + _where_cpu_goes(rounds)
+
+
+def _where_cpu_goes(rounds: Sequence[Result]) -> str:
+    """CPU seconds a minute by role: what a pipeline costs that has nothing else to do, too."""
+    lines = []
+    for side in ("headrace", "bare"):
+        runs = [one[side] for one in rounds]
+        roles = sorted({role for run in runs for role in run["cpu_by_role"]})
+        shares = {
+            role: median([60 * r["cpu_by_role"].get(role, 0.0) / r["seconds"] for r in runs])
+            for role in roles
+        }
+        memory = median([run["memory_mb"] for run in runs])
+        total = median([60 * run["cpu_s"] / run["seconds"] for run in runs])
+        cells = ", ".join(f"{role} {shown(value)}" for role, value in shares.items())
+        lines.append((side, shown(total), cells, f"{shown(memory)} MB"))
+    return _table(("side", "CPU seconds a minute", "of which", "memory"), lines)
+
+
+def _defaults(rounds: Sequence[Result]) -> str:
+    rows = []
+    before = None
+    for step in STEPS:
+        runs = [one["steps"][step.name] for one in rounds if step.name in one["steps"]]
+        if not runs:
+            continue
+        factor = {}
+        for below in (PYSPARK, before):
+            if below and below != step.name:
+                found = figures.step_ratios(rounds, step.name, below, per_second)
+                factor[below] = f"{median(found):.2f}x" if found else ""
+        cpu = figures.step_ratios(rounds, step.name, PYSPARK, per_cpu_second)
+        rows.append(
+            (
+                step.words if step.name in (PYSPARK, HEADRACE) else f"+ {step.words}",
+                shown(median([per_second(run) for run in runs])),
+                shown(median([per_cpu_second(run) for run in runs])),
+                factor.get(before or "", ""),
+                factor.get(PYSPARK, "1"),
+                f"{median(cpu):.2f}x" if step.name != PYSPARK else "1",
+                str(len(runs)),
+            )
+        )
+        before = step.name
+    head = ("settings", "records/s", "records/CPU-s", "this step")
+    return _table((*head, "since PySpark's", "the same per CPU-s", "rounds"), rows)
+
+
+def _supervisor(rounds: Sequence[Result]) -> str:
+    rows = []
+    for kind in dict.fromkeys(one["kind"] for one in rounds):
+        mine = [one for one in rounds if one["kind"] == kind]
+        what = "idle" if kind == "idle" else "each a batch a second"
+        cpu = [one["cpu_percent"] for one in mine]
+        rows.append(
+            (
+                f"{mine[0]['pipelines']} pipelines, {what}",
+                f"{shown(median(cpu))} % ({spread(cpu)})",
+                f"{shown(max(one['memory_mb'] for one in mine))} MB",
+            )
+        )
+    return _table(("supervisor with", "of one core, median (range)", "memory, most"), rows)
+
+
+def _start(rounds: Sequence[Result]) -> str:
+    rows = []
+    for kind, words in KINDS.items():
+        took = [one["seconds"] for one in rounds if one["kind"] == kind]
+        if took:
+            cells = (f"{median(took):.1f} s", f"{max(took):.1f} s", str(len(took)))
+            rows.append((words, *cells))
+    return _table(("what", "p50", "max", "times"), rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _facts(result: Result) -> str:
+    machine, asked = result["machine"], result["asked"]
+    changed = " with changes" if result["is_changed"] else ""
+    busy = " **The machine was busy: not a figure to rely on.**" if asked["is_busy"] else ""
+    return (
+        f"Measured {result['at']} at commit {result['commit']}{changed}: "
+        f"{asked['rounds']} rounds of {asked['seconds']:g} s, load {asked['load']:g} before. "
+        f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gb']} GB, "
+        f"{machine['filesystem']}, {machine['system']}, Python {machine['python']}, "
+        f"Java {machine['java']}, PySpark {machine['pyspark']}.{busy}"
+    )

@@ -1,0 +1,50 @@
+"""Secrets by reference: `${env:X}` and `${file:PATH}` stay as they are until a driver needs them.
+
+What was resolved is remembered, so that it can be taken out of every text by its value before
+anything is stored or shown. Invariant: no process but a driver resolves, and none writes a value.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from headrace.errors import ConfigError
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+_resolved: set[str] = set()
+
+
+def resolve(text: str) -> str:
+    """The text with each reference replaced. Raises ConfigError where one leads nowhere."""
+    return _REFERENCE.sub(lambda match: _remembered(_value(match[1], match[2])), text)
+
+
+def is_in(text: object) -> bool:
+    return isinstance(text, str) and _REFERENCE.search(text) is not None
+
+
+def resolved() -> frozenset[str]:
+    """Every value that this process has resolved."""
+    return frozenset(_resolved)
+
+
+def _remembered(value: str) -> str:
+    if value:
+        _resolved.add(value)
+    return value
+
+
+def _value(how: str, name: str) -> str:
+    if how == "env":
+        if name in os.environ:
+            return os.environ[name]
+        problem, fix = "The environment has no such variable.", f"export {name}=…"
+    else:
+        try:
+            return Path(name).expanduser().read_text(encoding="utf-8").rstrip("\n")
+        except OSError as exc:
+            problem, fix = f"{exc.strerror}: {name}.", f"Write the secret into {name} (mode 600)."
+    what = f"The secret ${{{how}:{name}}} is not there."
+    raise ConfigError(what, why=problem, fix=fix, slug="missing-secret")
