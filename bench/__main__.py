@@ -1,7 +1,8 @@
 """`python -m bench [overhead|defaults|supervisor|start]… [--rounds N] [--seconds S] [--write]`.
 
-Without names all four. Prints what it measures; with --write it also puts the raw rounds into
-bench/results.json and the tables into docs/benchmarks.md. `--page` only makes the tables anew.
+Without names all four. Prints what it measures and keeps it in artifacts/bench; with --write the
+raw rounds also go into bench/results.json and the tables into docs/benchmarks.md. `--page` only
+makes the tables anew.
 Ends with 1 where a target is missed, 3 where the machine is not fit for measuring.
 """
 
@@ -27,6 +28,7 @@ EXPERIMENTS: dict[str, Callable[[Path, int, float], list[dict[str, Any]]]] = {
     "start": start.run,
 }
 RESULTS = machine.REPO / "bench" / "results.json"
+KEPT = machine.REPO / "artifacts" / "bench"  # of every run, also without --write; not in git
 PAGE = machine.REPO / "docs" / "benchmarks.md"
 FREE_GB_MIN = 20
 UNFIT = 3
@@ -46,17 +48,20 @@ def main(arguments: list[str] | None = None) -> int:
     results: dict[str, Any] = {}
     for name in given.names or EXPERIMENTS:
         results[name] = measure(name, given.rounds, given.seconds, load)
-        print(f"\n{page.section(name, results)}\n", flush=True)
+        # Kept first: an hour of measuring is not lost to a fault in a table.
+        _keep(KEPT / f"{name}.json", results[name])
         if given.write:
             merged = {**read_results(), name: results[name]}
-            RESULTS.write_text(json.dumps(merged, indent=1, sort_keys=True) + "\n")
+            _keep(RESULTS, merged)
             write_page(merged)
+        print(f"\n{page.section(name, results)}\n", flush=True)
     return 0 if all(target.is_met(found) for target, found in figures.outcomes(results)) else 1
 
 
 def measure(name: str, rounds: int, seconds: float, load: float) -> dict[str, Any]:
     """In a folder of its own that is gone afterwards, with every process that worked in it."""
     folder = Path(tempfile.mkdtemp(prefix=f"headrace-bench-{name}-"))
+    tree.use_scratch(folder / "tmp")
     begun = machine.moment()
     is_busy = load > machine.LOAD_MAX
     try:
@@ -84,6 +89,11 @@ def unfit(load: float, is_forced: bool, free_gb: float) -> str | None:
 def read_results() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     return found
+
+
+def _keep(path: Path, found: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 def write_page(results: dict[str, Any]) -> None:

@@ -29,7 +29,14 @@ def facts(folder: Path) -> dict[str, Any]:
         "python": platform.python_version(),
         "java": _java(),
         "pyspark": metadata.version("pyspark"),
+        "pyspark_pinned": pinned("pyspark", (REPO / "constraints.txt").read_text()),
     }
+
+
+def pinned(package: str, constraints: str) -> str:
+    """The version that `make` installs; in an environment made otherwise it may be another."""
+    found = re.search(rf"^{package}==(\S+)", constraints, flags=re.MULTILINE)
+    return found[1] if found else ""
 
 
 def cores() -> int:

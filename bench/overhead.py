@@ -75,7 +75,8 @@ def check(running: Running, given: feed.Feed) -> int:
     read = consumed.between(consumed.files(running.checkpoint), -1, upto)
     written = [one.path for one in committed.files(running.output)]
     query = "select count(*), sum(amount) from read_parquet($files)"
-    found = duckdb.execute(query, {"files": written}).fetchone()
+    with duckdb.connect() as conn:
+        (found,) = conn.execute(query, {"files": written}).fetchall()
     expected = (given.rows(read), given.amount(read))
     if found != expected:
         raise AssertionError(f"rows and sum: {found} are committed, {expected} were read")

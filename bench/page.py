@@ -145,10 +145,12 @@ def _facts(result: Result) -> str:
     machine, asked = result["machine"], result["asked"]
     changed = " with changes" if result["is_changed"] else ""
     busy = " **The machine was busy: not a figure to rely on.**" if asked["is_busy"] else ""
+    spark, pin = machine["pyspark"], machine["pyspark_pinned"]
+    other = "" if spark == pin else f" **(not {pin}, which is the pinned one)**"
     return (
         f"Measured {result['at']} at commit {result['commit']}{changed}: "
         f"{asked['rounds']} rounds of {asked['seconds']:g} s, load {asked['load']:g} before. "
         f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gb']} GB, "
         f"{machine['filesystem']}, {machine['system']}, Python {machine['python']}, "
-        f"Java {machine['java']}, PySpark {machine['pyspark']}.{busy}"
+        f"Java {machine['java']}, PySpark {spark}{other}.{busy}"
     )

@@ -20,10 +20,20 @@ FOREIGN = ("SPARK_", "PYSPARK_", "HEADRACE_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPT
 POLL_S = 0.1
 
 
+_scratch: dict[str, str] = {}
+
+
+def use_scratch(folder: Path) -> None:
+    """Where children put temporary files from now on: a JVM that is killed leaves them behind."""
+    folder.mkdir(parents=True)
+    java = f"-Djava.io.tmpdir={folder}"
+    _scratch.update(TMPDIR=str(folder), SPARK_LOCAL_DIRS=str(folder), JAVA_TOOL_OPTIONS=java)
+
+
 def environment(**more: str) -> dict[str, str]:
     """Ours without anybody's Spark settings in it, and with the mark."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-    return {**own, MARK: ID, **more}
+    return {**own, **_scratch, MARK: ID, **more}
 
 
 def cpu_s(root: int) -> dict[str, float]:

@@ -65,9 +65,10 @@ def _add_about(record: logging.LogRecord) -> bool:
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = [f"{n}={getattr(record, n)}" for n in _FIELDS if getattr(record, n, None)]
-        message = record.getMessage()[:LINE_MAX]
-        head = f"{_at(record)} {record.levelname.lower():7} {message}"
-        line = f"{head}  [{' '.join(fields)}]" if fields else head
+        # On the first line only: the last one may be a command that people copy.
+        first, *more = record.getMessage()[:LINE_MAX].split("\n")
+        head = f"{_at(record)} {record.levelname.lower():7} {first}"
+        line = "\n".join([f"{head}  [{' '.join(fields)}]" if fields else head, *more])
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

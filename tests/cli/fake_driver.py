@@ -91,6 +91,8 @@ class Driver:
         while not self.signals:
             batch += 1
             self.progress(batch)
+            if what == "talk":
+                print(f"batch {batch}", flush=True)
             time.sleep(0.05)
         self.tell(Kind.DRAIN_STARTED, deadline_s=30, reason="asked")
         while what == "slow" and self.signals < 2:

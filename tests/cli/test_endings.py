@@ -63,3 +63,10 @@ def test_a_stop_that_had_to_cut_is_no_success() -> None:
     codes = [endings.stop_code(e) for e in (ended("drained", 0), ended("cut"), None)]
 
     assert codes == [0, 1, 1]
+
+
+@pytest.mark.parametrize("ending", [Ending.DRAINED, Ending.CUT])
+def test_a_stop_before_the_first_query_speaks_of_no_batch(ending: Ending) -> None:
+    assert "before any of its queries" in endings.headline("hello", ended(ending))
+    killed = ended(ending, error={"what": "The driver was asked to stop."})
+    assert "before any" not in endings.headline("hello", killed), "nobody knows what it had begun"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -196,7 +198,7 @@ def test_run_of_an_unknown_name_gets_the_near_miss_and_writes_nothing(living: Pr
     assert not living.places.state.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_one_interrupt_drains_and_ends_with_0(living: Project, number: int) -> None:
     pressed = interrupt(living, 1, number)
 
@@ -228,6 +230,66 @@ def test_run_leaves_other_pipelines_alone(living: Project) -> None:
     living.headrace("run", "hello")
 
     assert not list(living.places.runs.glob("other-*"))
+
+
+def test_run_leaves_a_running_pipeline_of_a_dead_supervisor_running(living: Project) -> None:
+    does(living, "steady", "other")
+    living.headrace("up", "other")
+    supervisor = process.running_supervisor(living.places)
+    assert supervisor is not None
+    process.end_now(supervisor)
+    eventually(lambda: process.running_supervisor(living.places) is None)
+    does(living, "finish")
+
+    done = living.headrace("run", "hello")
+
+    assert done.exit_code == 0, done.output
+    (left,) = processes.marked(living.places.state)
+    assert left.run.startswith("other-")
+    (other,) = living.json("status", "other")["pipelines"]
+    assert (other["state"], other["pid"]) == ("running", left.process.pid)
+
+
+RUN = (
+    "import sys; from functools import partial; from pathlib import Path;"
+    "from headrace.cli import foreground; from headrace.cli.main import main;"
+    "from headrace.supervisor.loop import Supervisor;"
+    f"foreground.Supervisor = partial(Supervisor, driver_command={FAKE!r});"
+    "main(['run', 'hello'])"
+)
+
+
+def test_a_run_whose_terminal_is_gone_drains_all_the_same(living: Project) -> None:
+    master, slave = os.openpty()
+    command = [sys.executable, "-c", RUN]
+    child = subprocess.Popen(
+        command, cwd=living.folder, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
+    os.close(slave)
+    eventually(lambda: "progressed" in all_events(living.places.runs))
+
+    os.close(master)  # every word to it fails from here on
+    child.send_signal(signal.SIGHUP)
+
+    assert child.wait(20) == 0
+    (path,) = living.places.runs.glob("*/exit.json")
+    assert json.loads(path.read_text())["ending"] == "drained"
+
+
+def test_a_run_goes_on_when_nobody_reads_its_output(living: Project) -> None:
+    does(living, "talk")
+    command = [sys.executable, "-c", RUN]
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    child = subprocess.Popen(command, cwd=living.folder, **pipe)
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.stdout.close()
+    spoken = eventually(lambda: all_events(living.places.runs).count("progressed"))
+    eventually(lambda: all_events(living.places.runs).count("progressed") > spoken + 10)
+
+    assert child.poll() is None
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(20) == 0
 
 
 # ---- up, down, and what needs a supervisor
@@ -298,6 +360,23 @@ def test_down_adopts_and_drains_drivers_that_lost_their_supervisor(living: Proje
     assert "adopted and drained" in done.stdout
     assert "kept: stopped clean" in done.stdout
     assert not processes.marked(living.places.state)
+
+
+def test_a_down_that_nobody_served_is_not_left_for_the_next_supervisor(living: Project) -> None:
+    living.deployed()
+    living.supervised()
+
+    def vanish() -> None:
+        eventually(lambda: list(living.places.requests.glob("*.json")))
+        living.places.supervisor_process.unlink()
+
+    thread = threading.Thread(target=vanish, daemon=True)
+    thread.start()
+    done = living.headrace("down")
+
+    thread.join(5)
+    assert done.exit_code == 0, done.output
+    assert list(living.places.requests.iterdir()) == []
 
 
 def test_stop_start_and_restart(living: Project) -> None:

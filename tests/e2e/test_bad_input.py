@@ -473,8 +473,8 @@ def test_a_full_disk_is_told_and_the_pipeline_goes_on_when_space_returns(tmp_pat
             fill(filler)
             project.give("b")
             rig.eventually(
-                "it waits for space",
-                lambda: "disk" in project.headrace("why", "small").lower(),
+                "it waits for space, and an alert is open",
+                lambda: "alert opened" in project.headrace("events", "small"),
                 60,
             )
             why, events = project.headrace("why", "small"), project.headrace("events", "small")
@@ -484,7 +484,7 @@ def test_a_full_disk_is_told_and_the_pipeline_goes_on_when_space_returns(tmp_pat
             project.headrace("down", code=None)
     assert "disk is full" in why.lower()
     assert str(project.folder / "checkpoints") in why
-    assert "alert" in events
+    assert re.search(r"alert opened: small keeps restarting: .*disk", events), events
     assert rows(project) == Counter({"a": 1, "b": 1})
     assert project.living() == []
 

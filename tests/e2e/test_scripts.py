@@ -111,7 +111,7 @@ def test_the_example_that_spark_itself_refuses_is_explained_and_not_tried_again(
     project.folder.mkdir()
     script = str(EXAMPLES / "structured_sessionization.py")
 
-    said = project.headrace("run", script, "--", "localhost", str(lines.port), code=4)
+    said = project.headrace("run", script, "--", "localhost", str(lines.port), code=1)
 
     assert "not supported for session window" in said
     assert len(list(project.state.glob("runs/*/exit.json"))) == 1

@@ -463,6 +463,17 @@ EXAMPLES: list[tuple[int, str, FailureText]] = [
     (55, "jvm-died", cause("py4j.protocol.Py4JNetworkError", "Answer from Java side is empty")),
     (56, "vanished", FailureText()),
     (57, "java-did-not-start", condition("JAVA_GATEWAY_EXITED")),
+    (
+        58,
+        "input-schemas-differ",
+        cause(
+            "org.apache.spark.SparkException",
+            "[FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error while reading "
+            "file file:///project/in/part-00000.snappy.parquet. Data type mismatches when reading "
+            "Parquet column [id]. Expected Spark type bigint, actual Parquet type BINARY. "
+            "SQLSTATE: KD001",
+        ),
+    ),
 ]
 
 

@@ -15,11 +15,10 @@ import time
 from pathlib import Path
 from types import FrameType
 
-import psutil
-
+from headrace import processes
 from headrace.jsonfile import read_json, write_json
 from headrace.model.events import Event, Kind
-from headrace.model.runs import Ending, Exit, Process, RunSpec
+from headrace.model.runs import Ending, Exit, RunSpec
 
 BEAT_S = 0.2
 terms = 0
@@ -39,9 +38,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else on_term)
     if behaviour.get("late"):  # dies or lives before it could say who it is
         time.sleep(behaviour["late"])
-    me = psutil.Process()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    write_json(run_dir / "process.json", Process(me.pid, me.create_time(), boot).to_json())
+    me = processes.identify(os.getpid())
+    assert me is not None
+    write_json(run_dir / "process.json", me.to_json())
     print(f"driver of {spec.pipeline}, {mode}", flush=True)
     events = (run_dir / "events.jsonl").open("a", buffering=1)
 
@@ -78,7 +77,7 @@ def main() -> None:
         tell(Kind.SAMPLED, queries={"q": {"trigger_active": mode == "stall", "message": mode}})
         if mode == "hang":
             time.sleep(600)
-        if mode != "stall":
+        if mode != "stall" or batch == 0:
             tell(Kind.PROGRESSED, "q", progress={"batchId": batch, "numInputRows": 2})
             batch += 1
         time.sleep(behaviour.get("beat_s", BEAT_S))

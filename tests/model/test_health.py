@@ -50,6 +50,13 @@ def seen(**query: object) -> Subject:
             "no batch of q for 6 min while data is waiting",
         ),
         (
+            replace(seen(batches=0), stalls=(Stall("q", 360, 300, 600, True, is_first=True),)),
+            State.STALLED,
+            "no first batch of q within 6 min of its start",
+        ),
+        (Subject(WANTED, aside="left alone"), State.STOPPED, "left alone"),
+        (Subject(WANTED, RunView(pid=1), aside="left alone"), State.STARTING, "Spark starts"),
+        (
             Subject(WANTED, next_start_at=112.0, next_attempt=4, because="the broker is away"),
             State.WAITING,
             "starts again in 12 s, attempt 4, because the broker is away",

@@ -102,6 +102,17 @@ def test_lines_that_make_no_sense_are_survived() -> None:
     assert view.pid is None
 
 
+def test_waiting_for_a_trigger_is_progress_only_for_a_query_that_has_worked() -> None:
+    waiting = {"queries": {"q": {"trigger_active": False, "data_available": False}}}
+    begun = Event(1, Kind.QUERY_STARTED, "q")
+
+    opening = fold_all([begun, Event(9, Kind.SAMPLED, data=waiting)])
+    between = fold_all([begun, Event(2, Kind.IDLED, "q"), Event(9, Kind.SAMPLED, data=waiting)])
+
+    assert opening.queries["q"].advanced_at == 1
+    assert between.queries["q"].advanced_at == 9
+
+
 def test_the_end_of_queries_is_kept() -> None:
     view = fold_all(
         [

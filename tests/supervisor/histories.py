@@ -99,7 +99,11 @@ def retries(limit: int) -> Limits:
 
 
 def alive(
-    *events: Event, orders: Orders | None = None, exit_seen: float | None = None, **spec: object
+    *events: Event,
+    orders: Orders | None = None,
+    exit_seen: float | None = None,
+    unsignalled: bool = False,
+    **spec: object,
 ) -> Callable[[float], LiveRun]:
     """A live run that began `now` seconds ago; events and orders count from its beginning."""
 
@@ -110,7 +114,8 @@ def alive(
         moved = {n: getattr(given, n) + began for n in names if getattr(given, n) is not None}
         run = RunSpec("orders-live", "orders", "/p", "/s", "v1", "dev", "orders.py")
         seen = None if exit_seen is None else began + exit_seen
-        return LiveRun(replace(run, **spec), view, began, replace(given, **moved), seen)
+        given = replace(given, **moved)
+        return LiveRun(replace(run, **spec), view, began, given, seen, unsignalled)
 
     return build
 
@@ -128,6 +133,11 @@ def began(at: float = 2.0, **data: object) -> Event:
 def committed(at: float, batch: int = 1, took_ms: float = 1000) -> Event:
     progress = {"batchId": batch, "numInputRows": 10, "durationMs": {"triggerExecution": took_ms}}
     return Event(at, Kind.PROGRESSED, QUERY, {"progress": progress})
+
+
+def opening(since: float, until: float) -> tuple[Event, ...]:
+    """Heartbeats of a query whose source is being opened: no trigger is active yet."""
+    return tuple(beat(at, active=False, data=False) for at in range(int(since), int(until) + 1, 5))
 
 
 def idled(at: float) -> Event:
@@ -213,6 +223,21 @@ STORIES = [
     ),
     Story("a hung one comes back too", ["launch attempt 2"], [hung()], after_s=1.0),
     Story(
+        "one that hangs three times without a commit needs a person",
+        ["give up: it hung 3 times", "open needs-attention"],
+        [hung()] * 3,
+    ),
+    Story(
+        "being killed between two hangs excuses nothing",
+        ["give up: it hung 3 times", "open needs-attention"],
+        [hung(), killed(), hung(), hung()],
+    ),
+    Story(
+        "a commit between hangs begins that count anew",
+        ["wait 4 s for attempt 4", "open restarting"],
+        [hung(), hung(), hung(committed=1)],
+    ),
+    Story(
         "a full disk is told at once and waited for",
         ["wait 1 s for attempt 2", "open restarting"],
         [crashed(slug="disk-full")],
@@ -277,6 +302,11 @@ STORIES = [
         "then a person is asked",
         ["give up: tried 3 times", "open needs-attention"],
         [out_of_memory()] * 3,
+    ),
+    Story(
+        "another failure in between begins that count anew",
+        ["wait 16 s for attempt 6", "open restarting"],
+        [out_of_memory(), crashed(), out_of_memory(), crashed(), out_of_memory()],
     ),
     Story(
         "an hour of work in between begins that count anew",
@@ -402,6 +432,28 @@ STORIES = [
         after_s=35.0,
     ),
     Story(
+        "a drain of which the driver knows nothing is asked for again by the next supervisor",
+        ["drain: stopped by ann"],
+        live=alive(
+            beat(1),
+            orders=Orders(drain_at=0, drain_reason="stopped by ann"),
+            unsignalled=True,
+        ),
+        after_s=2.0,
+        desired=STOPPED,
+    ),
+    Story(
+        "after a moment, in which it may show that it knows",
+        ["wait 44 s"],
+        live=alive(
+            beat(1),
+            orders=Orders(drain_at=0, drain_reason="stopped by ann"),
+            unsignalled=True,
+        ),
+        after_s=1.0,
+        desired=STOPPED,
+    ),
+    Story(
         "a cut is a second signal, after the first",
         ["cut"],
         live=alive(*working(20), orders=Orders(drain_at=20, wants_cut=True)),
@@ -465,7 +517,19 @@ STORIES = [
         "a driver may take three minutes to start",
         ["wait 1 s"],
         live=alive(Event(1.0, Kind.RUN_STARTED, data={"pid": 7})),
-        after_s=179.0,
+        after_s=180.0,
+    ),
+    Story(
+        "every line of a slow start is a sign of life",
+        ["wait 80 s"],
+        live=alive(Event(1.0, Kind.RUN_STARTED, data={"pid": 7}), began(100.0)),
+        after_s=200.0,
+    ),
+    Story(
+        "a start that falls silent half way is given up",
+        ["kill: no sign of life for 3 min"],
+        live=alive(Event(1.0, Kind.RUN_STARTED, data={"pid": 7}), began(100.0)),
+        after_s=280.0,
     ),
     Story(
         "but no longer",
@@ -498,6 +562,40 @@ STORIES = [
         live=alive(*hanging(60, 660), orders=Orders(dumped_at=360)),
         after_s=660.0,
         open_alerts=frozenset({"stalled:orders"}),
+    ),
+    Story(
+        "a source that does not open in five minutes is a stall, too",
+        ["dump threads", "wait 300 s", "open stalled"],
+        live=alive(began(0.0), *opening(5, 300)),
+        after_s=300.0,
+    ),
+    Story(
+        "and is killed after ten",
+        ["kill: no first batch of totals within 10 min of its start"],
+        live=alive(began(0.0), *opening(5, 600), orders=Orders(dumped_at=300)),
+        after_s=600.0,
+        open_alerts=frozenset({"stalled:orders"}),
+    ),
+    Story(
+        "after a hang a driver has twice the time",
+        ["wait 50 s"],
+        [hung()],
+        live=alive(began(0.0), *(beat(t) for t in range(5, 596, 5))),
+        after_s=595.0,
+    ),
+    Story(
+        "after two it has four times, and not more",
+        ["dump threads", "wait 1200 s", "open stalled"],
+        [hung()] * 2,
+        live=alive(began(0.0), *(beat(t) for t in range(5, 1201, 5))),
+        after_s=1200.0,
+    ),
+    Story(
+        "once it commits it is judged as usual",
+        ["dump threads", "wait 300 s", "open stalled"],
+        [hung()] * 2,
+        live=alive(*hanging(60, 360)),
+        after_s=360.0,
     ),
     Story(
         "a stall is not over because a driver started",

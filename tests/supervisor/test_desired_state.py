@@ -18,8 +18,8 @@ RUNS = Desired("orders", "running", "v2", "dev", "orders.py", generation=4, prev
 HALTED = replace(RUNS, wanted="stopped")
 
 
-def asked(what: What, pipeline: str = "orders", **more: object) -> Request:
-    return Request("r1", what, "ann", 9.0, pipeline, **more)
+def asked(what: What, pipeline: str = "orders", id: str = "r1", **more: object) -> Request:
+    return Request(id, what, "ann", 9.0, pipeline, **more)
 
 
 def deployed(version: str, **more: object) -> Request:
@@ -97,12 +97,24 @@ def test_start_stop_and_restart(
 
 def test_a_rollback_goes_one_version_back_and_again_one_further() -> None:
     first, _ = after(asked(What.ROLLBACK), Known(RUNS, True))
-    second, _ = after(asked(What.ROLLBACK), Known(first, True))
+    second, _ = after(asked(What.ROLLBACK, id="r2"), Known(first, True))
 
     assert (first.version, first.previous) == ("v1", ("v0",))
     assert (second.version, second.previous, second.generation) == ("v0", (), 6)
     with pytest.raises(ControlError, match="no earlier version"):
-        after(asked(What.ROLLBACK), Known(second, True))
+        after(asked(What.ROLLBACK, id="r3"), Known(second, True))
+
+
+@pytest.mark.parametrize("what", [What.DEPLOY, What.RESTART, What.ROLLBACK, What.STOP])
+def test_a_request_that_was_served_before_a_crash_changes_nothing_again(what: What) -> None:
+    more = {"version": "v3", "file": "orders.py"} if what is What.DEPLOY else {}
+    request = asked(what, **more)
+    once, _ = after(request, Known(RUNS, True))
+
+    twice, _ = after(request, Known(once, False))
+
+    assert once is not RUNS
+    assert twice is once
 
 
 def test_a_version_whose_copy_is_gone_is_refused() -> None:

@@ -42,6 +42,33 @@ def test_the_same_situation_gives_the_same_decisions() -> None:
         assert policy.decide(seen, now) == policy.decide(seen, now)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a crash waits a second", "hold not ours"),
+        ("a new pipeline is started at once", "hold not ours"),
+        ("nothing starts while the old JVM lives", "hold not ours"),
+        ("down drains", "hold not ours"),
+        ("silence for fifty seconds is death", "hold not ours"),
+        ("what has read everything is finished", "hold finished"),
+        ("what a person stopped stays stopped, whatever happened before", "hold stopped"),
+    ],
+)
+def test_a_pipeline_of_another_supervisor_is_left_alone(name: str, expected: str) -> None:
+    seen, now = situation(next(s for s in STORIES if s.name == name), policy.decide)
+
+    assert [in_words(one, now) for one in policy.leave_alone(seen, "not ours", now)] == [expected]
+
+
+def test_one_that_needs_a_person_still_says_so_when_it_is_left_alone() -> None:
+    story = next(s for s in STORIES if s.name == "nor is a machine that is not ready")
+    seen, now = situation(story, policy.decide)
+
+    (verdict,) = policy.leave_alone(seen, "not ours", now)
+
+    assert isinstance(verdict, GiveUp)
+
+
 def test_story_names_are_told_once() -> None:
     names = [story.name for story in STORIES]
 

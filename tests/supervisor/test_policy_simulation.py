@@ -38,7 +38,7 @@ from headrace.supervisor.situation import (
 )
 
 SEEDS = 5_000
-STEPS = 40
+STEPS = 20
 BLOCK = 500
 QUERY = "q"
 
@@ -73,6 +73,7 @@ class World:
     batch: int = 0  # the next to commit; survives drivers, as a checkpoint does
     poison: int | None = None  # this batch fails, always in the same way
     failures: dict[tuple[int, str], int] = field(default_factory=dict)
+    hangs: int = 0  # since the last commit
     in_a_row: int = 0
     ended_at: float = 0.0
     launches: int = 0
@@ -91,10 +92,9 @@ def make(seed: int) -> World:
 
 
 def step(world: World) -> None:
-    dice = world.random
-    world.now += dice.choice([0.25, 1.0, 5.0, 15.0, 70.0])
-    for run in [run for run, dies in world.survivors.items() if dies <= world.now]:
-        del world.survivors[run]
+    world.now += world.random.choice([0.25, 1.0, 5.0, 15.0, 70.0])
+    if world.survivors:
+        world.survivors = {r: dies for r, dies in world.survivors.items() if dies > world.now}
     a_person_acts(world)
     if world.driver is not None:
         a_driver_lives(world, world.driver)
@@ -107,8 +107,10 @@ def step(world: World) -> None:
 
 
 def a_person_acts(world: World) -> None:
+    """More often while nothing runs: that is when people come, and when little else happens."""
     want, dice = world.desired, world.random
-    match dice.randrange(24):
+    world.is_down = world.is_down and dice.random() < 0.5
+    match dice.randrange(24 if world.driver is not None else 12):
         case 0:
             world.desired = replace(want, wanted="stopped", generation=want.generation + 1)
         case 1 | 2:
@@ -123,7 +125,7 @@ def a_person_acts(world: World) -> None:
         case 6 if world.driver is not None:
             world.orders = replace(world.orders, wants_cut=True)
     if world.desired.generation != want.generation:  # a clean slate, also in our book
-        world.failures, world.in_a_row = {}, 0
+        world.failures, world.in_a_row, world.hangs = {}, 0, 0
 
 
 def a_driver_lives(world: World, driver: Driver) -> None:
@@ -153,7 +155,7 @@ def a_driver_lives(world: World, driver: Driver) -> None:
         case _:
             world.batch += 1
             driver.batch += 1
-            world.failures = {}
+            world.failures, world.hangs = {}, 0
             now = world.now
             query = QueryView(QUERY, batches=driver.batch, batch=world.batch, advanced_at=now)
             first = driver.view.first_heartbeat_at or now
@@ -199,6 +201,7 @@ def keep_books(world: World, exit_: Exit, was_well: bool, driver: Driver) -> Non
         world.in_a_row = 0
     else:
         world.in_a_row = 1 if was_well else world.in_a_row + 1
+    world.hangs += exit_.ending == Ending.STALLED
     if exit_.kind in ("data", "unknown"):
         key = (exit_.batch or 0, exit_.fingerprint or "")
         world.failures[key] = world.failures.get(key, 0) + 1
@@ -260,8 +263,9 @@ def check_three_times(world: World, last: PastRun, verdict: Decision) -> None:
     is_same = exit_.kind in ("data", "unknown") and times >= restart.same_failure_max
     is_used_up = restart.retries is not None and world.in_a_row > restart.retries
     is_refused = exit_.ending == Ending.REFUSED
-    assert isinstance(verdict, GiveUp) == (is_same or is_used_up or is_refused), (
-        f"{verdict} after {times} times, {world.in_a_row} in a row: {exit_}"
+    is_hung = exit_.ending == Ending.STALLED and world.hangs >= restart.same_failure_max
+    assert isinstance(verdict, GiveUp) == (is_same or is_used_up or is_refused or is_hung), (
+        f"{verdict} after {times} times, {world.in_a_row} in a row, {world.hangs} hangs: {exit_}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -21,7 +22,7 @@ from headrace.model.places import Places
 from headrace.model.runs import Exit, Process, RunSpec
 from headrace.model.runview import RunView
 from headrace.supervisor import folders, process
-from headrace.supervisor.keeper import ended_without_a_word
+from headrace.supervisor.conclusions import concluded, could_not_start, ended_without_a_word
 from headrace.supervisor.situation import Orders
 from headrace.supervisor.watch import BYTES_PER_READ, Watch
 from supervisor.conftest import until
@@ -63,24 +64,25 @@ def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
     assert [event.at for event in events] == [7.0]
 
 
-def test_a_tick_reads_a_bounded_piece_and_the_end_reads_all(tmp_path: Path) -> None:
+def test_a_look_reads_a_bounded_piece_and_says_when_it_has_all(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     count = 3 * BYTES_PER_READ // len(line(1000.0))
     path.write_bytes(b"".join(line(1000.0 + n) for n in range(count)))
     watch = Watch(path)
+    pieces = []
 
-    first = watch.read(1.0)
-    rest = watch.read_to_end(2.0)
+    while not watch.is_at_end:
+        pieces.append(len(watch.read(1.0)))
 
-    assert 0 < len(first) < count / 2
-    assert len(first) + len(rest) == count
+    assert sum(pieces) == count
+    assert max(pieces) < count / 2
 
 
 def test_orders_and_outcomes_are_read_back(tmp_path: Path) -> None:
     places = Places(tmp_path)
     folders.write_spec(places, SPEC)
     orders = Orders(drain_at=50.0, drain_reason="stopped")
-    past = folders.concluded(SPEC, Exit("failed", 1, 30.0, query="q"), RunView(), 30.0)
+    past = concluded(SPEC, Exit("failed", 1, 30.0, query="q"), RunView(), 30.0)
 
     folders.write_orders(places, SPEC.run, orders)
     folders.write_outcome(places, past, 30.0)
@@ -126,6 +128,20 @@ def test_only_the_newest_run_folders_are_kept(tmp_path: Path) -> None:
     assert len(folders.specs(places)["orders"]) == 51
 
 
+def test_events_are_kept_of_the_ten_newest_runs_and_how_they_ended_of_all(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    specs = [replace(SPEC, run=f"orders-20250101T000000-{n:04d}", at=n) for n in range(15)]
+    for spec in specs:
+        folders.write_spec(places, spec)
+        for path in (places.events(spec.run), places.exit(spec.run)):
+            path.write_text("{}\n")
+
+    assert folders.prune(places, {specs[-1].run}, specs) == []
+
+    assert [places.events(s.run).exists() for s in specs] == [False] * 5 + [True] * 10
+    assert all(places.exit(s.run).exists() and places.spec(s.run).exists() for s in specs)
+
+
 @pytest.mark.parametrize(
     ("orders", "code", "ending"),
     [
@@ -142,6 +158,28 @@ def test_an_end_without_exit_json_is_named_by_what_was_ordered(
     orders: Orders, code: int | None, ending: str
 ) -> None:
     assert ended_without_a_word(orders, 1.0, code).ending == ending
+
+
+def test_dying_in_the_same_way_is_the_same_failure_at_any_time(tmp_path: Path) -> None:
+    found = set()
+    for second in (10, 59):
+        log = tmp_path / f"{second}.log"
+        log.write_text(f"started\n2025-01-01 10:00:{second},120 error 7f3a{second}bc cannot fork\n")
+        found.add(ended_without_a_word(Orders(), 1.0, 1, log).fingerprint)
+    (tmp_path / "other.log").write_text("2025-01-01 10:00:10,120 error no such module\n")
+    other = ended_without_a_word(Orders(), 1.0, 1, tmp_path / "other.log").fingerprint
+
+    assert len(found) == 1
+    assert other not in found
+
+
+def test_a_start_that_a_full_disk_refused_says_so() -> None:
+    exit_ = could_not_start(OSError(errno.ENOSPC, "No space left on device", "/x/run.json"), 1.0)
+    strange = could_not_start(FileNotFoundError(errno.ENOENT, "No such file", "/gone"), 1.0)
+
+    assert (exit_.failure, exit_.kind) == ("disk-full", "retry")
+    assert "disk full (No space left on device: /x/run.json)" in str(exit_.error)
+    assert (strange.failure, strange.kind) == ("spawn", "retry")
 
 
 def test_a_log_that_grows_is_cut_while_its_writer_goes_on(tmp_path: Path) -> None:

@@ -142,7 +142,16 @@ def down(work: Workspace, timeout_s: float) -> int:
 
 
 def _down(work: Workspace, live: Sequence[runs.Run], timeout_s: float) -> int:
-    requests.leave(work.places, asking.request(work, What.DOWN))
+    asked = asking.request(work, What.DOWN)
+    requests.leave(work.places, asked)
+    try:
+        return _await_down(work, live, timeout_s)
+    finally:
+        if process.running_supervisor(work.places) is None:  # the next one must not find it
+            requests.withdraw(work.places, asked.id)
+
+
+def _await_down(work: Workspace, live: Sequence[runs.Run], timeout_s: float) -> int:
     deadline = time.monotonic() + timeout_s
     names = ", ".join(run.spec.pipeline for run in live) or "the supervisor"
     with spinner.shown(f"draining {names}"):

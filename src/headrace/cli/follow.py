@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 
 import click
 
@@ -19,7 +21,17 @@ _NOTABLE = (State.WAITING, State.STALLED)
 
 def say(text: str, colour: str = "cyan") -> None:
     """Headrace's own voice beside the driver's output."""
-    click.echo(click.style("headrace: ", fg=colour, bold=True) + text, err=True)
+    echo(click.style("headrace: ", fg=colour, bold=True) + text, err=True)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """A terminal that is gone must not end a run, least of all in the middle of its drain."""
+    try:
+        click.echo(text, err=err)
+    except OSError:  # from here on nobody is spoken to; `headrace logs` has all of it
+        stream = sys.stderr if err else sys.stdout
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nobody:
+            os.dup2(nobody.fileno(), stream.fileno())
 
 
 class Follower:
@@ -55,7 +67,7 @@ class Follower:
             return
         while lines := self._log.lines(whole=not last):
             for line in lines:
-                click.echo(f"{self._prefix}{line}")
+                echo(f"{self._prefix}{line}")
         for line in self._events.lines():
             with contextlib.suppress(ValueError):
                 self._tell(Event.from_line(line))
@@ -71,7 +83,7 @@ class Follower:
 
     def _tell_failure(self, ended: Exit) -> None:
         for problem in ended.problems or ([ended.error] if ended.error else []):
-            click.echo(in_words(problem), err=True)
+            echo(in_words(problem), err=True)
 
     def tell_state(self, status: PipelineStatus) -> None:
         """Once for each time it has to wait or stands still."""

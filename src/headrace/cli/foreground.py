@@ -10,8 +10,8 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace import logs
@@ -23,7 +23,6 @@ from headrace.errors import ControlError, Error, SetupError
 from headrace.model.requests import Request, What
 from headrace.model.runs import Exit
 from headrace.model.status import PipelineStatus, State
-from headrace.store import db, pipelines
 from headrace.supervisor import desired, process
 from headrace.supervisor.loop import Supervisor
 
@@ -66,25 +65,13 @@ class OwnSupervisor(threading.Thread):
     def run(self) -> None:
         try:
             # Made and closed here: its connections to the store belong to this thread.
-            supervisor = Supervisor(self._work.project, self._work.profile)
-            if self._only is not None:
-                self._leave_others(supervisor, self._only)
+            supervisor = Supervisor(self._work.project, self._work.profile, only=self._only)
             try:
                 supervisor.run(self.stop)
             finally:
                 supervisor.close()
         except BaseException as exc:  # handed to the main thread, which raises it at the border
             self.error = exc
-
-    def _leave_others(self, supervisor: Supervisor, only: str) -> None:
-        """What else should run stays as it is, and the store says so."""
-        others = [name for name in supervisor.keepers if name != only]
-        why = f"the supervisor of `headrace run {only}` leaves it alone; headrace up starts it"
-        for name in others:
-            left = supervisor.keepers.pop(name)
-            known = PipelineStatus(name, State.STOPPED, why, version=left.desired.version)
-            with suppress(Error), closing(db.open_history(self._work.places.history)) as conn:
-                pipelines.put(conn, replace(known, profile=left.desired.profile))
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Invariant: a file that is missing, torn or of a newer writer is skipped, never a
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +15,8 @@ from headrace import processes
 from headrace.errors import Error
 from headrace.jsonfile import read_json
 from headrace.model.places import Places
-from headrace.model.runs import Exit, Process, RunSpec
+from headrace.model.runs import Exit, Process, RunSpec, parse_run_name
 from headrace.supervisor import folders
-
-_NAME = re.compile(r"(?P<pipeline>.+)-(?P<second>\d{8}T\d{6})-\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +46,8 @@ def read(places: Places, name: str) -> Run | None:
 
 def backwards(places: Places, pipeline: str) -> Iterator[Run]:
     """Newest first. Names sort by the second; within one second only run.json knows the order."""
-    matches = (_NAME.fullmatch(path.name) for path in _entries(places.runs))
-    mine = sorted((m["second"], m[0]) for m in matches if m and m["pipeline"] == pipeline)
+    names = ((path.name, parse_run_name(path.name)) for path in _entries(places.runs))
+    mine = sorted((m.second, name) for name, m in names if m and m.pipeline == pipeline)
     for _, same in groupby(reversed(mine), key=lambda pair: pair[0]):
         found = [run for _, name in same if (run := read(places, name)) is not None]
         yield from sorted(found, key=lambda run: run.spec.at, reverse=True)

@@ -1,5 +1,6 @@
-"""Ctrl-C and SIGTERM while `run` follows a pipeline: counted here, acted on by the loop.
+"""Ctrl-C, SIGTERM and a lost terminal (SIGHUP) while `run` follows a pipeline.
 
+Counted here, acted on by the loop.
 Invariant: a handler only counts; it never waits, prints or asks for anything.
 """
 
@@ -18,7 +19,9 @@ class Interrupts:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # nohup: it is meant to outlive the terminal
             self._before[number] = signal.signal(number, self._seen)
         return self
 
@@ -30,5 +33,5 @@ class Interrupts:
         return self.count > 0
 
     def _seen(self, number: int, _frame: FrameType | None) -> None:
-        # SIGTERM asks for a drain however often it comes: only a person is impatient.
-        self.count = max(self.count, 1) if number == signal.SIGTERM else self.count + 1
+        # Others ask for a drain however often they come: only a person is impatient.
+        self.count = self.count + 1 if number == signal.SIGINT else max(self.count, 1)

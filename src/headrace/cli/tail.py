@@ -13,7 +13,7 @@ _CHUNK = 1 << 20
 
 
 class Tail:
-    """Owns a position in a file that need not exist yet."""
+    """Owns a position in a file that need not exist yet, and may be emptied now and then."""
 
     def __init__(self, path: Path, position: int = 0) -> None:
         self.path = path
@@ -24,6 +24,10 @@ class Tail:
         """Lines added since the last call. `whole=False` also takes a last one without an end."""
         try:
             with self.path.open("rb") as file:
+                if (
+                    file.seek(0, os.SEEK_END) < self.position
+                ):  # emptied, since it had grown too long
+                    self.position, self._rest = 0, b""
                 file.seek(self.position)
                 content = file.read(_CHUNK)
         except FileNotFoundError:

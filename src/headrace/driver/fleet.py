@@ -37,6 +37,10 @@ class Watched:
     def run_id(self) -> str:
         return str(self.query.runId)
 
+    def is_over(self) -> bool:
+        """Ended, and without a failure that somebody has still to look at."""
+        return not self.query.isActive and bool(self.query._jsq.exception().isEmpty())
+
     def last_committed(self) -> int | None:
         folder = lock.local_path(self.checkpoint) if self.checkpoint else None
         if folder is not None:
@@ -105,11 +109,7 @@ class Fleet:
     def claim(self, spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identity | None:
         """As `claim` below, and not while another query of this run is on it."""
         path = _path(checkpoint)
-        active = {
-            _path(one.checkpoint)
-            for one in self.all()
-            if one.checkpoint and one.run_id not in self.terminated
-        }
+        active = {_path(o.checkpoint) for o in self.all() if o.checkpoint and o.query.isActive}
         if path in active | self._claimed:
             raise CheckpointError(
                 f"Two queries of this run use the checkpoint {path}.",
@@ -123,10 +123,8 @@ class Fleet:
 
     def enter(self, watched: Watched, epoch: int | None, data: dict[str, Any]) -> None:
         with self._lock:
-            # A script may start a query again and again: the one that has ended makes room.
-            self.watched = [
-                o for o in self.watched if o.name != watched.name or o.run_id not in self.terminated
-            ]
+            # A script may start a query again and again: one that has ended well makes room.
+            self.watched = [o for o in self.watched if o.name != watched.name or not o.is_over()]
             self.watched.append(watched)
             self._claimed.discard(_path(watched.checkpoint or ""))
         facts = {
@@ -142,6 +140,23 @@ class Fleet:
             return list(self.watched)
 
 
+def unusable(checkpoint: str, owner: Claim) -> CheckpointError | None:
+    """Why a query must not start on this checkpoint, as far as files tell: no JVM is needed."""
+    folder = lock.local_path(checkpoint)
+    if folder is None:
+        return None
+    try:
+        known = identity.read(folder)
+    except CheckpointError as exc:
+        return exc
+    found = layout.read(folder)
+    query = owner.query if owner.is_named or known is None else known.query
+    if error := identity.verify(known, found, owner.pipeline, query, owner.project):
+        return error
+    grave = [one for one in found.problems if one.slug not in HARMLESS]
+    return _damaged(owner, found.path, grave) if grave else None
+
+
 def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identity | None:
     """Lock a checkpoint, make sure it is ours, raise its epoch. None if it is not on a disk here.
 
@@ -151,19 +166,13 @@ def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identi
     folder = lock.local_path(checkpoint)
     if folder is None:
         return None
-    known = identity.read(folder)
-    found = layout.read(folder)
-    query = owner.query if owner.is_named or known is None else known.query
-    error = identity.verify(known, found, owner.pipeline, query, owner.project)
-    if error is not None:
+    if error := unusable(checkpoint, owner):
         raise error
-    grave = [one for one in found.problems if one.slug not in HARMLESS]
-    if grave:
-        raise _damaged(owner, found.path, grave)
+    known = identity.read(folder)
     return identity.Identity(
         project=owner.project,
         pipeline=owner.pipeline,
-        query=query,
+        query=owner.query if owner.is_named or known is None else known.query,
         epoch=(known.epoch if known else 0) + 1,
         query_id=known.query_id if known else None,
         fingerprint=known.fingerprint if known and known.fingerprint else owner.fingerprint,

@@ -52,6 +52,15 @@ def take(spark: SparkSession, checkpoint: str) -> None:
     _held[path] = (file, lock)
 
 
+def held_elsewhere(checkpoint: str) -> CheckpointError | None:
+    """A look before a JVM is paid for. Only `take` is sure: the lock may come and go."""
+    folder = local_path(checkpoint)
+    path = folder.absolute().with_name(folder.name + ".lock") if folder is not None else None
+    if path is None or holder_pid(path) is None:
+        return None
+    return _held_by_another(folder or path, path)
+
+
 def holder_pid(path: Path) -> int | None:
     """Who holds the lock, as the kernel knows it. Asked from Python, so the JVM's lock is safe."""
     try:

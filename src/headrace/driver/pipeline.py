@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import config, jsonfile, references
 from headrace.define import graph, loader
 from headrace.define.triggers import RealTime
-from headrace.driver import build, ending, fleet, session
+from headrace.driver import build, ending, fleet, lock, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -38,6 +38,7 @@ def run(
 ) -> Exit:
     mine = settings.for_pipeline(spec.pipeline)
     wanted = _load(spec, mine, spec.pipeline, spec.file)
+    _refuse_unusable(wanted, mine)
     if signals.is_asked_to_stop():
         return _stopped_before_start()
     spark = start_session(spec, mine, run_dir, ours)
@@ -136,6 +137,18 @@ def _write_definition(spec: RunSpec, name: str, file: str, built: build.Built) -
     )
     path = Places(Path(spec.state)).definition(spec.version, spec.profile, name)
     jsonfile.write_json(path, definition.to_json())
+
+
+def _refuse_unusable(wanted: graph.Graph, settings: config.Settings) -> None:
+    """All checkpoints at once, and before a JVM is started for nothing."""
+    problems: list[Error] = []
+    for name in wanted.queries:
+        checkpoint = wanted.nodes[name].checkpoint
+        owner = Claim(settings.name, wanted.pipeline, name)
+        error = lock.held_elsewhere(checkpoint) or fleet.unusable(checkpoint, owner)
+        problems += [error] if error else []
+    if problems:
+        raise problems[0] if len(problems) == 1 else Problems(problems)
 
 
 def _claim(

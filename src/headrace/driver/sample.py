@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 AT_LEAST_EVERY_S = 5.0
+COSTS_EVERY_S = 5.0  # adding up a process tree costs some milliseconds itself
 SLOW_S = 10.0  # below that nobody wonders whether a batch is stuck
 JOBS_LOOKED_AT = 3
 TASKS_MAX = 1_000_000
@@ -33,6 +34,7 @@ class Sampler:
     _last: dict[str, Any] = field(default_factory=dict)
     _asked_at: float = 0.0
     _written_at: float = 0.0
+    _costed_at: float = 0.0
     _active_since: dict[str, float] = field(default_factory=dict)
 
     def sample(self, spark: SparkSession | None, watched: list[Watched]) -> bool:
@@ -45,7 +47,10 @@ class Sampler:
         if queries == self._last and now - self._written_at < AT_LEAST_EVERY_S:
             return True
         self._last, self._written_at = queries, now
-        self.events.tell(Kind.SAMPLED, data={"queries": queries, **_costs(spark)})
+        costs: dict[str, Any] = {}
+        if now - self._costed_at >= COSTS_EVERY_S:
+            self._costed_at, costs = now, _costs(spark)
+        self.events.tell(Kind.SAMPLED, data={"queries": queries, **costs})
         return True
 
     def _status(self, spark: SparkSession | None, one: Watched, now: float) -> dict[str, Any]:

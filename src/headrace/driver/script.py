@@ -209,7 +209,7 @@ class _Script:
     def _invented_name(self) -> str:
         """The same for the same line of the script, unless a query of that line still runs."""
         mine = self._names.setdefault(self._place(), [])
-        running = {o.name for o in self.fleet.all() if o.run_id not in self.fleet.terminated}
+        running = {one.name for one in self.fleet.all() if not one.is_over()}
         free = next((name for name in mine if name not in running), None)
         if free is None:
             free = f"query_{sum(map(len, self._names.values())) + 1}"

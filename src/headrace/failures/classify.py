@@ -100,14 +100,21 @@ def _is_user_code(piece: Piece) -> bool:
 
 
 def _known(piece: Piece) -> Entry | None:
+    by_condition = _by_condition(piece)
+    if by_condition is not None and by_condition.kind is Kind.DATA:
+        return by_condition  # its message quotes a row's values, which may say anything
     text = piece.text
     for entry, patterns, _ in _compiled():
         if any(p.search(text) for p in patterns):
             return entry
-    conditions = _CONDITION.findall(piece.message)
+    return by_condition
+
+
+def _by_condition(piece: Piece) -> Entry | None:
+    """The entry of the longest condition that covers one of the piece's."""
     matches = [
         (len(wanted), entry)
-        for condition in conditions
+        for condition in _CONDITION.findall(piece.message)
         for wanted, entry in _conditions()
         if _covers(wanted, condition)
     ]

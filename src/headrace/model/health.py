@@ -26,12 +26,15 @@ class Stall:
     limit_s: float
     kill_s: float
     has_data: bool
+    is_first: bool = False  # it has not done anything yet: perhaps its source cannot be opened
 
     @property
     def is_hopeless(self) -> bool:
         return self.for_s >= self.kill_s
 
     def in_words(self) -> str:
+        if self.is_first:
+            return f"no first batch of {self.query} within {span(self.for_s)} of its start"
         what = "while data is waiting" if self.has_data else "while its trigger is active"
         return f"no batch of {self.query} for {span(self.for_s)} {what}"
 
@@ -48,22 +51,41 @@ class Subject:
     next_start_at: float | None = None
     next_attempt: int = 1
     because: str | None = None  # why it has to start again
+    aside: str | None = None  # why this supervisor leaves it as it is
     last: Exit | None = None
 
 
-def stalls(view: RunView, limits: WatchdogLimits, now: float) -> tuple[Stall, ...]:
-    """`now` is the time by which the view was heard. A query between triggers never stalls."""
+def stalls(
+    view: RunView, limits: WatchdogLimits, now: float, patience: float = 1.0
+) -> tuple[Stall, ...]:
+    """`now` is the time by which the view was heard. A query between triggers never stalls.
+
+    `patience`: times the limit, for a run that follows others which stalled.
+    """
     found = []
     for query in view.queries.values():
         if query.terminated_at is not None or query.advanced_at is None:
             continue
-        is_at_work = query.data_available if query.trigger_active is None else query.trigger_active
         age = now - query.advanced_at
-        limit = _stall_limit(query, limits)
-        if is_at_work and age >= limit:
-            has_data = query.data_available is not False
-            found.append(Stall(query.name, age, limit, limit * limits.kill_after, has_data))
+        limit = patience * _stall_limit(query, limits)
+        if _is_at_work(query) and age >= limit:
+            found.append(
+                Stall(
+                    query.name,
+                    age,
+                    limit,
+                    kill_s=limit * limits.kill_after,
+                    has_data=query.data_available is not False,
+                    is_first=not query.has_worked,
+                )
+            )
     return tuple(found)
+
+
+def _is_at_work(query: QueryView) -> bool:
+    if not query.has_worked:
+        return True
+    return bool(query.data_available if query.trigger_active is None else query.trigger_active)
 
 
 def _stall_limit(query: QueryView, limits: WatchdogLimits) -> float:
@@ -91,6 +113,8 @@ def judge(subject: Subject, now: float) -> tuple[State, str]:
         left = span(max(0.0, subject.next_start_at - now))
         words = f"starts again in {left}, attempt {subject.next_attempt}"
         return State.WAITING, f"{words}, because {subject.because}" if subject.because else words
+    if subject.aside is not None:
+        return State.STOPPED, subject.aside
     return State.STARTING, "is about to start"
 
 

@@ -7,10 +7,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+
+_NAME = re.compile(r"(?P<pipeline>.+)-(?P<second>\d{8}T\d{6})-\w+")
 
 
 class Jsonable:
@@ -27,6 +31,29 @@ class Jsonable:
         return cls(
             **{k: tuple(v) if isinstance(v, list) else v for k, v in body.items() if k in known}
         )
+
+
+class RunName(NamedTuple):
+    pipeline: str
+    second: str  # YYYYMMDDTHHMMSS, UTC: sorts by time
+
+
+def run_name(pipeline: str, at: float, random: str) -> str:
+    """PIPELINE-YYYYMMDDTHHMMSS-RANDOM; also the name of the run's folder."""
+    second = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%S")
+    return f"{pipeline}-{second}-{random}"
+
+
+def parse_run_name(run: str) -> RunName | None:
+    """None for what is no run's name: folders may hold anything."""
+    found = _NAME.fullmatch(run)
+    return RunName(found["pipeline"], found["second"]) if found else None
+
+
+def pipeline_of(run: str) -> str:
+    """The pipeline of a run; of what is no run's name, the name itself."""
+    found = parse_run_name(run)
+    return found.pipeline if found else run
 
 
 class Wanted(StrEnum):
@@ -50,6 +77,7 @@ class Desired(Jsonable):
     previous: tuple[str, ...] = ()  # earlier versions, newest last, for `rollback`
     by: str = ""
     at: float = 0.0
+    request: str = ""  # the last one that changed it: a request is never served twice
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,10 +229,10 @@ def _fold_sample(view: RunView, event: Event, heard_at: float) -> RunView:
         view,
         queries=queries,
         first_heartbeat_at=view.first_heartbeat_at or heard_at,
-        heap_used=_integer(event.data.get("heap_used")),
-        heap_max=_integer(event.data.get("heap_max")),
-        memory=_integer(event.data.get("memory")),
-        cpu_s=_number(event.data.get("cpu_s")),
+        heap_used=_integer(event.data.get("heap_used", view.heap_used)),
+        heap_max=_integer(event.data.get("heap_max", view.heap_max)),
+        memory=_integer(event.data.get("memory", view.memory)),
+        cpu_s=_number(event.data.get("cpu_s", view.cpu_s)),
     )
 
 
@@ -241,7 +241,9 @@ def _sampled(query: QueryView, status: Mapping[str, Any], heard_at: float) -> Qu
     active = _either(status, "trigger_active", "isTriggerActive")
     tasks = _integer(status.get("tasks_done"))
     # Between triggers there is nothing to be late with, and tasks that finish are work being done.
-    is_advancing = active is False or (tasks is not None and tasks != query.tasks_done)
+    # Before its first batch no trigger is active either: then the sources are being opened.
+    is_between = active is False and query.has_worked
+    is_advancing = is_between or (tasks is not None and tasks != query.tasks_done)
     return replace(
         query,
         message=_text(status.get("message")),

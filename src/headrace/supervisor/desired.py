@@ -62,12 +62,14 @@ def after(request: Request, known: Known) -> tuple[Desired, str]:
             why="A name has letters, digits, _ . and -, and at most 100 of them.",
             slug="bad-name",
         )
-    what = What(request.what)
+    what, current = What(request.what), known.current
+    if current is not None and current.request == request.id:  # it was served before a crash
+        return current, f"{current.pipeline}: {request.what} was taken note of already"
     if what is What.DEPLOY:
         return _deploy(request, known)
-    if known.current is None:
+    if current is None:
         raise _unknown(request.pipeline, known.names)
-    return _CHANGES[what](request, known, known.current)
+    return _CHANGES[what](request, known, current)
 
 
 def _deploy(request: Request, known: Known) -> tuple[Desired, str]:
@@ -87,6 +89,7 @@ def _deploy(request: Request, known: Known) -> tuple[Desired, str]:
         dev=request.dev,
         by=request.by,
         at=request.at,
+        request=request.id,
     )
     if current is None:
         wanted = replace(wanted, generation=known.last_generation + 1)
@@ -96,7 +99,7 @@ def _deploy(request: Request, known: Known) -> tuple[Desired, str]:
         previous = (*previous, current.version)[-PREVIOUS_MAX:]
     wanted = replace(wanted, generation=current.generation + 1, previous=previous)
     same = replace(wanted, generation=current.generation, by=current.by, at=current.at)
-    if same == current and known.is_live:
+    if replace(same, request=current.request) == current and known.is_live:
         return current, f"{name} runs version {current.version} already"
     if not known.is_live:
         return wanted, f"{name}: version {request.version} starts"
@@ -153,9 +156,13 @@ _CHANGES = {
 
 
 def _next(current: Desired, request: Request, wanted: Wanted) -> Desired:
-    generation = current.generation + 1
     return replace(
-        current, wanted=wanted.value, generation=generation, by=request.by, at=request.at
+        current,
+        wanted=wanted.value,
+        generation=current.generation + 1,
+        by=request.by,
+        at=request.at,
+        request=request.id,
     )
 
 

@@ -9,33 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import secrets
 import shutil
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import StoreError
 from headrace.jsonfile import read_json, write_json
-from headrace.model.events import Event
 from headrace.model.places import Places
-from headrace.model.runs import Desired, Ending, Exit, Process, RunSpec
-from headrace.model.runview import RunView, fold
+from headrace.model.runs import Desired, Ending, Exit, Process, RunSpec, parse_run_name, run_name
 from headrace.supervisor.situation import Orders, PastRun
 
 logger = logging.getLogger(__name__)
 
 KEPT_PER_PIPELINE = 50
-_NAME = re.compile(r"(?P<pipeline>.+)-\d{8}T\d{6}-\w+")
+EVENTS_KEPT = 10  # of the newest runs; an events file may have 256 MB
 
 
 def new_spec(desired: Desired, project: Path, places: Places, at: float) -> RunSpec:
-    """Names sort by time, also two within one second: the middle is the time, the end is chance."""
-    stamp = datetime.fromtimestamp(at, UTC).strftime("%Y%m%dT%H%M%S")
     return RunSpec(
-        run=f"{desired.pipeline}-{stamp}-{secrets.token_hex(2)}",
+        run=run_name(desired.pipeline, at, secrets.token_hex(2)),
         pipeline=desired.pipeline,
         project=str(project),
         state=str(places.state),
@@ -57,7 +51,7 @@ def write_spec(places: Places, spec: RunSpec) -> None:
 def specs(places: Places) -> dict[str, list[RunSpec]]:
     """Every run of every pipeline, oldest first. Definition runs are nobody's history."""
     found: dict[str, list[RunSpec]] = {}
-    names = [path.name for path in _entries(places.runs) if _NAME.fullmatch(path.name)]
+    names = [path.name for path in _entries(places.runs) if parse_run_name(path.name)]
     for name in names:
         body = _read(places.spec(name))
         with contextlib.suppress(TypeError):
@@ -130,36 +124,26 @@ def write_outcome(places: Places, past: PastRun, noticed_at: float) -> None:
     write_json(places.run(past.spec.run) / "outcome.json", body)
 
 
-def view_of(places: Places, run: str) -> RunView:
-    """The whole events file of a run that is over."""
-    view = RunView()
-    with contextlib.suppress(OSError), places.events(run).open("rb") as file:
-        for line in file:
-            with contextlib.suppress(ValueError):  # also a last line that was torn by a kill
-                event = Event.from_line(line.decode())
-                view = fold(view, event, event.at)
-    return view
-
-
-def concluded(spec: RunSpec, exit_: Exit, view: RunView, ended_at: float) -> PastRun:
-    return PastRun(
-        spec=spec,
-        exit=exit_,
-        ended_at=ended_at,
-        lived_s=max(0.0, exit_.at - spec.at),
-        has_worked=view.has_worked,
-        committed={name: query.batches for name, query in view.queries.items()},
-    )
-
-
 def prune(places: Places, kept: set[str], runs: list[RunSpec]) -> list[str]:
-    """Remove the oldest folders of one pipeline; `kept` are never among them. Returns names."""
+    """Remove the oldest folders of one pipeline, and the events of those that are no longer new.
+
+    `runs` are over, oldest first; those in `kept` are left whole. Returns names of removed ones.
+    """
     gone = []
-    for spec in runs[:-KEPT_PER_PIPELINE]:
-        if spec.run not in kept:
-            shutil.rmtree(places.run(spec.run), ignore_errors=True)
+    for number, spec in enumerate(reversed(runs), start=1):
+        if spec.run in kept or number <= EVENTS_KEPT:
+            continue
+        if number > KEPT_PER_PIPELINE:
+            remove(places, spec.run)
             gone.append(spec.run)
-    return gone
+        else:
+            with contextlib.suppress(OSError):
+                places.events(spec.run).unlink(missing_ok=True)
+    return gone[::-1]
+
+
+def remove(places: Places, run: str) -> None:
+    shutil.rmtree(places.run(run), ignore_errors=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -17,8 +17,8 @@ from pathlib import Path
 from headrace import config, logs, processes
 from headrace.errors import ControlError, Error
 from headrace.model.places import Places
-from headrace.model.requests import Answer, Request, What
-from headrace.model.runs import Desired
+from headrace.model.requests import Request, What
+from headrace.model.runs import Desired, pipeline_of
 from headrace.model.status import PipelineStatus
 from headrace.supervisor import (
     desired,
@@ -29,8 +29,10 @@ from headrace.supervisor import (
     requests,
     status,
 )
+from headrace.supervisor.desk import Desk
 from headrace.supervisor.history import History
-from headrace.supervisor.keeper import House, Keeper, pipeline_of
+from headrace.supervisor.keeper import Keeper
+from headrace.supervisor.live import House
 from headrace.supervisor.situation import Limits
 
 logger = logging.getLogger(__name__)
@@ -61,25 +63,34 @@ class Clock:
 
 
 class Supervisor:
-    """Owns the project's lock, its store connections and one keeper a pipeline."""
+    """Owns the project's lock, its store connections and one keeper a pipeline.
+
+    `only`: it keeps this pipeline and those that requests name; it looks on at all others, and
+    neither starts, drains nor ends them.
+    """
 
     def __init__(
         self,
         project: Path,
         profile: str = config.DEV,
         *,
+        only: str | None = None,
         clock: Clock | None = None,
         driver_command: Sequence[str] = process.DRIVER,
     ) -> None:
         self.settings = config.load(project, profile)
         self.places = Places(self.settings.state)
         self.clock = clock or Clock()
+        self._started_at = self.clock.wall()  # before the lock is seen: later requests are for us
+        self._only = only
+        self._named = {only}  # pipelines to keep, if not all
         lock.prepare_state(self.places)
         self._lock = lock.take(self.places)
         self.history = History(self.places)
         self._house = House(
             self.settings.project, self.places, self.history, self.clock.wall, driver_command
         )
+        self._desk = Desk(self.places, self.history, self._change, self._guarded)
         self._limits: dict[tuple[str, str, str], Limits] = {}
         self.is_going_down = False
         self.keepers = recovery.keepers(self._house, self.limits_of, self.clock.steady())
@@ -95,7 +106,7 @@ class Supervisor:
             if stop.is_set():
                 self.go_down()
             if cut is not None and cut.is_set():
-                for keeper in self.keepers.values():
+                for keeper in self._kept():
                     keeper.wants_cut()
             self.tick(self.clock.steady())
             # While it goes down `stop` is set already and would not wait.
@@ -109,8 +120,14 @@ class Supervisor:
 
     @property
     def is_done(self) -> bool:
-        keepers = self.keepers.values()
-        return self.is_going_down and not any(k.live is not None or k.is_dirty for k in keepers)
+        kept = self._kept()
+        return self.is_going_down and not any(k.live is not None or k.is_dirty for k in kept)
+
+    def _kept(self) -> list[Keeper]:
+        return [keeper for keeper in self.keepers.values() if self._is_kept(keeper)]
+
+    def _is_kept(self, keeper: Keeper) -> bool:
+        return self._only is None or keeper.name in self._named
 
     def close(self) -> None:
         self.history.close()
@@ -119,40 +136,43 @@ class Supervisor:
     def tick(self, now: float) -> None:
         process.collect_children()
         with self._guarded("requests", now):
-            for request in requests.waiting(self.places):
-                self._serve(request, now)
+            self._desk.serve_waiting(now)
         keepers = list(self.keepers.values())
         for keeper in keepers:
             with self._guarded(f"observing {keeper.name}", now):
                 keeper.observe(now)
-        left = self._survivors(keepers)
-        open_alerts = self.history.open_keys(now)
+        left: dict[str, tuple[str, ...]] = {}
+        with self._guarded("looking for survivors", now):
+            left = _survivors(self.places, keepers)
+        open_alerts: frozenset[str] = frozenset()
+        with self._guarded("reading alerts", now):
+            open_alerts = self.history.open_keys(now)
         for keeper in keepers:
             with self._guarded(f"keeping {keeper.name}", now), logs.about(pipeline=keeper.name):
-                runs = left.get(keeper.name, ())
-                situation = keeper.situation(runs, open_alerts, self.is_going_down)
-                keeper.act(policy.decide(situation, now), now, self._may_launch(now))
+                if not keeper.is_reading:
+                    self._keep(keeper, left.get(keeper.name, ()), open_alerts, now)
         for keeper in keepers:
             with self._guarded(f"showing {keeper.name}", now):
                 self._show(keeper, now)
         with self._guarded("tidying", now):
             self._tidy(now)
 
-    def _serve(self, request: Request, now: float) -> None:
-        try:
-            text = self._change(request, now)
-            answer = Answer(request.id, ok=True, text=text)
-        except Error as exc:
-            text, answer = (
-                exc.what,
-                Answer(request.id, ok=False, text=exc.what, error=exc.as_dict()),
-            )
-        logger.info("%s asked to %s %s: %s", request.by, request.what, request.pipeline, text)
-        self.history.requested(request, text, now)
-        requests.answer(self.places, answer)
+    def _keep(
+        self, keeper: Keeper, left: tuple[str, ...], open_alerts: frozenset[str], now: float
+    ) -> None:
+        situation = keeper.situation(left, open_alerts, self.is_going_down)
+        if self._is_kept(keeper):
+            decisions = policy.decide(situation, now)
+        else:
+            why = f"the supervisor of `headrace run {self._only}` leaves it alone"
+            decisions = policy.leave_alone(situation, f"{why}; headrace up starts it", now)
+        keeper.act(decisions, now, self._may_launch(now))
 
     def _change(self, request: Request, now: float) -> str:
         if request.what == What.DOWN:
+            if request.at < self._started_at:  # meant for the one before
+                return "ignored: it was asked for before this supervisor started"
+            self._only = None
             self.go_down()
             return "the supervisor drains all pipelines and ends"
         if self.is_going_down:
@@ -176,6 +196,7 @@ class Supervisor:
             self.history.event(
                 self.clock.wall(), wanted.pipeline, None, f"{request.what}_requested", text, now
             )
+        self._named.add(wanted.pipeline)
         if request.what == What.CUT and keeper is not None:
             keeper.wants_cut()
         return text
@@ -189,18 +210,6 @@ class Supervisor:
         if key not in self._limits:
             self._limits[key] = _read_limits(self.places, self.settings.project, wanted)
         return self._limits[key]
-
-    def _survivors(self, keepers: list[Keeper]) -> dict[str, tuple[str, ...]]:
-        """Runs with processes left, by pipeline. The machine is looked through only if needed."""
-        dirty = [keeper for keeper in keepers if keeper.is_dirty and keeper.live is None]
-        if not dirty:
-            return {}
-        left: dict[str, set[str]] = {}
-        for found in processes.marked(self.places.state):
-            left.setdefault(pipeline_of(found.run), set()).add(found.run)
-        for keeper in dirty:
-            keeper.is_dirty = keeper.name in left
-        return {name: tuple(sorted(runs)) for name, runs in left.items()}
 
     def _may_launch(self, now: float) -> bool:
         starting = [
@@ -243,7 +252,20 @@ class Supervisor:
             key = f"{step}: {exc}"
             if now >= self._problems.get(key, 0.0) + SAME_PROBLEM_S:
                 self._problems = {**dict(list(self._problems.items())[-50:]), key: now}
-                logger.exception("%s failed; it is tried again", step)
+                logger.exception("%s failed; all else goes on", step)
+
+
+def _survivors(places: Places, keepers: list[Keeper]) -> dict[str, tuple[str, ...]]:
+    """Runs with processes left, by pipeline. The machine is looked through only if needed."""
+    dirty = [keeper for keeper in keepers if keeper.is_dirty and keeper.live is None]
+    if not dirty:
+        return {}
+    left: dict[str, set[str]] = {}
+    for found in processes.marked(places.state):
+        left.setdefault(pipeline_of(found.run), set()).add(found.run)
+    for keeper in dirty:
+        keeper.is_dirty = keeper.name in left
+    return {name: tuple(sorted(runs)) for name, runs in left.items()}
 
 
 def _same_state(one: PipelineStatus, other: PipelineStatus) -> bool:

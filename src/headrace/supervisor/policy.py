@@ -7,6 +7,10 @@ stopped is not started; a run that is asked to stop has a deadline.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+
 from headrace.model import health
 from headrace.model.runs import Ending, Wanted
 from headrace.supervisor import restarts
@@ -30,6 +34,7 @@ from headrace.supervisor.situation import (
 
 CUT_AFTER_S = 0.5  # between the two signals of a cut, so that they are two
 KILL_AGAIN_S = 5.0
+UNSIGNALLED_S = 2.0  # for a driver to tell of the drain that a former supervisor asked it for
 REAP_GRACE_S = 3.0  # a JVM of a driver that ended by itself tidies up for a moment
 TELL_AFTER_ATTEMPTS = 3  # "restarting" is no news while it may recover by itself
 TELL_AT_ONCE = frozenset({"disk-full"})  # a person can help, and it goes on by itself
@@ -45,6 +50,16 @@ def decide(situation: Situation, now: float) -> tuple[Decision, ...]:
     return (*verdict, *_alerts(situation, verdict, now))
 
 
+def leave_alone(situation: Situation, reason: str, now: float) -> tuple[Decision, ...]:
+    """For a pipeline that is not this supervisor's to keep: nothing is done to it at all."""
+    if situation.live is None:
+        seen = replace(situation, survivors=(), is_going_down=False)
+        verdict = _without_a_run(seen, now)
+        if isinstance(verdict, GiveUp | Hold):  # as it would be with any supervisor
+            return (verdict,)
+    return (Hold(reason, is_aside=True),)
+
+
 def _with_a_live_run(situation: Situation, live: LiveRun, now: float) -> tuple[Decision, ...]:
     orders, limits = live.orders, situation.limits
     if orders.kill_at is not None:
@@ -58,6 +73,8 @@ def _with_a_live_run(situation: Situation, live: LiveRun, now: float) -> tuple[D
             return (Kill("its exit is written, but the process did not end"),)
         return (Wait(deadline, "is ending"),)
     reason = why_stop(situation, live)
+    if live.is_unsignalled and now >= live.known_since + UNSIGNALLED_S:
+        return (Drain(orders.drain_reason),)
     if orders.drain_at is not None:
         return (_draining(live, limits.drain.timeout_s, limits.drain.kill_s, now),)
     if reason is not None:
@@ -96,16 +113,16 @@ def _draining(live: LiveRun, timeout_s: float, kill_s: float, now: float) -> Dec
 def _watch(situation: Situation, live: LiveRun, now: float) -> tuple[Decision, ...]:
     """The watchdog: alive is one thing, progress another."""
     limits, view = situation.limits.watchdog, live.view
-    if view.first_heartbeat_at is None:
-        deadline = live.known_since + limits.start_s
-        if now >= deadline:
-            waited = health.span(limits.start_s)
-            return (Kill(f"no sign of life within {waited} of its start", by_watchdog=True),)
-        return (Wait(deadline, "starting"),)
     heard_at = view.heard_at if view.heard_at is not None else live.known_since
+    if view.first_heartbeat_at is None:  # no beat to miss yet, and many things to begin
+        if now >= heard_at + limits.start_s:
+            waited = health.span(limits.start_s)
+            since = f"within {waited} of its start" if view.heard_at is None else f"for {waited}"
+            return (Kill(f"no sign of life {since}", by_watchdog=True),)
+        return (Wait(heard_at + limits.start_s, "starting"),)
     if now >= heard_at + limits.alive_s:
         return (Kill(f"no sign of life for {health.span(now - heard_at)}", by_watchdog=True),)
-    stalls = health.stalls(view, limits, now)
+    stalls = _stalls(situation, live, now)
     if not stalls:
         return (Wait(heard_at + limits.alive_s, "running"),)
     words = "; ".join(stall.in_words() for stall in stalls)
@@ -113,6 +130,11 @@ def _watch(situation: Situation, live: LiveRun, now: float) -> tuple[Decision, .
     if any(stall.is_hopeless for stall in stalls):
         return (*dump, Kill(words, by_watchdog=True))
     return (*dump, Wait(now + min(s.kill_s - s.for_s for s in stalls), words))
+
+
+def _stalls(situation: Situation, live: LiveRun, now: float) -> tuple[health.Stall, ...]:
+    patience = restarts.patience(situation.desired, situation.past, live.view)
+    return health.stalls(live.view, situation.limits.watchdog, now, patience)
 
 
 def _without_a_run(situation: Situation, now: float) -> Decision:
@@ -147,7 +169,8 @@ def _alerts(
     return (*opened, *resolved)
 
 
-def _keys(pipeline: str) -> dict[str, str]:
+@functools.cache
+def _keys(pipeline: str) -> Mapping[str, str]:
     return {rule: f"{rule}:{pipeline}" for rule in ("needs-attention", "restarting", "stalled")}
 
 
@@ -162,7 +185,7 @@ def _wanted_alerts(
             found.append(OpenAlert(keys["needs-attention"], "needs-attention", title, "critical"))
     live = situation.live
     if live is not None and live.orders.drain_at is None and live.orders.kill_at is None:
-        for stall in health.stalls(live.view, situation.limits.watchdog, now)[:1]:
+        for stall in _stalls(situation, live, now)[:1]:
             title = f"{name} is stalled: {stall.in_words()}"
             found.append(OpenAlert(keys["stalled"], "stalled", title, query=stall.query))
     if live is None and any(isinstance(d, Wait | Launch) for d in verdict) and situation.past:

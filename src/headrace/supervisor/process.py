@@ -16,14 +16,13 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace import processes
 from headrace.errors import SetupError, StoreError
 from headrace.jsonfile import read_json, write_json
 from headrace.model.places import Places
-from headrace.model.runs import Exit, Process, RunSpec
+from headrace.model.runs import Exit, Process, RunSpec, run_name
 
 DRIVER = (sys.executable, "-m", "headrace.driver.main")
 SUPERVISOR = (sys.executable, "-m", "headrace.supervisor.main")
@@ -64,11 +63,6 @@ def spawn_driver(spec: RunSpec, places: Places, command: Sequence[str] = DRIVER)
     _codes.pop(child.pid, None)  # of an earlier child with this pid
     # A child that is dead already stays a zombie until polled, so its pid is nobody else's yet.
     return processes.identify(child.pid) or Process(child.pid, 0.0, processes.boot_id())
-
-
-def is_alive(process: Process) -> bool:
-    """For those who ask about a recorded process; see `headrace/processes.py`."""
-    return processes.is_alive(process)
 
 
 def collect_children() -> None:
@@ -211,8 +205,7 @@ def define(
     places: Places, spec: RunSpec, timeout_s: float, command: Sequence[str] = DRIVER
 ) -> Exit:
     """A driver in definition mode, to its end. Its folder goes again unless it failed oddly."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
-    spec = replace(spec, run=spec.run or f"define-{stamp}-{secrets.token_hex(2)}")
+    spec = replace(spec, run=spec.run or run_name("define", time.time(), secrets.token_hex(2)))
     write_json(places.spec(spec.run), spec.to_json())
     process = spawn_driver(spec, places, command)
     deadline = time.monotonic() + timeout_s

@@ -14,8 +14,9 @@ from headrace import processes
 from headrace.model.places import Places
 from headrace.model.runs import Desired, Process, RunSpec, Wanted
 from headrace.supervisor import desired, folders, process
-from headrace.supervisor.keeper import House, Keeper, ended_without_a_word
-from headrace.supervisor.situation import Limits, PastRun
+from headrace.supervisor.keeper import Keeper
+from headrace.supervisor.live import House, Live
+from headrace.supervisor.situation import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -81,44 +82,34 @@ def _alive(places: Places, specs: Sequence[RunSpec], marked: Sequence[processes.
 def _recover(
     keeper: Keeper, specs: Sequence[RunSpec], marked: Sequence[processes.Marked], now: float
 ) -> None:
-    places = keeper.house.places
-    leaders = {one.run: one.process for one in marked if one.is_leader}
-    alive = [(spec, found) for spec in specs if (found := _driver(places, spec.run, leaders))]
+    house = keeper.house
+    leaders = _oldest_leaders(marked)
+    alive = [(spec, found) for spec in specs if (found := _driver(house.places, spec.run, leaders))]
     for spec, _ in alive[:-1]:
         logger.error("two drivers of %s live; run %s is ended", keeper.name, spec.run)
-        process.reap([spec.run], places.state)
+        process.reap([spec.run], house.places.state)
     adopted = alive[-1] if alive else None
     for spec in specs:
         if adopted is None or spec.run != adopted[0].run:
-            keeper.past.append(_ended(keeper.house, spec, now))
+            known = folders.outcome_of(house.places, spec, now)
+            if known is not None:
+                keeper.past.append(known)
+            else:
+                keeper.unread.append(Live.adopted(house, spec, None, now))
+    keeper.prune()
     if adopted is not None:
         keeper.adopt(*adopted, now)
 
 
+def _oldest_leaders(marked: Sequence[processes.Marked]) -> dict[str, Process]:
+    """Of each run: what a driver starts may lead a session too, but is younger than the driver."""
+    newest_first = sorted(marked, key=lambda one: one.process.started, reverse=True)
+    return {one.run: one.process for one in newest_first if one.is_leader}
+
+
 def _driver(places: Places, run: str, leaders: Mapping[str, Process]) -> Process | None:
-    """By the mark that only it can carry; else by its own record, if pid and start time agree."""
-    if run in leaders:
-        return leaders[run]
+    """By its own record, if pid and start time agree; without one, by the mark that it carries."""
     recorded = folders.process_of(places, run)
-    if recorded is None or not processes.is_marked(recorded, run, places.state):
-        return None
-    return processes.identify(recorded.pid)
-
-
-def _ended(house: House, spec: RunSpec, now: float) -> PastRun:
-    places = house.places
-    known = folders.outcome_of(places, spec, now)
-    if known is not None:
-        return known
-    view = folders.view_of(places, spec.run)
-    last_seen = view.last_line_at or spec.at
-    exit_ = folders.exit_of(places, spec.run)
-    exit_ = exit_ or ended_without_a_word(folders.orders_of(places, spec.run, now), last_seen)
-    past = folders.concluded(spec, exit_, view, min(exit_.at, now))
-    with contextlib.suppress(OSError):
-        folders.write_outcome(places, past, past.ended_at)
-    house.history.run_started(spec, now)
-    house.history.run_ended(spec.run, exit_, now)
-    words = f"{exit_.ending}, while no supervisor ran"
-    house.history.event(house.wall(), spec.pipeline, spec.run, "run_ended", words, now)
-    return past
+    if recorded is None:
+        return leaders.get(run)
+    return recorded if processes.is_marked(recorded, run, places.state) else None

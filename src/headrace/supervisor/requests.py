@@ -1,7 +1,8 @@
 """Requests to the supervisor and its answers: one small file each way.
 
-`leave` and `answer_of` are for those who ask; `waiting`, `answer` and `prune` for the supervisor.
-Invariant: a file that is no request is set aside with a warning, and stops nobody.
+`leave`, `withdraw` and `answer_of` are for those who ask; the rest is for the supervisor.
+Invariant: a file that is no request is set aside with a warning, and stops nobody; what was served
+is gone, whether its answer could be written or not.
 """
 
 from __future__ import annotations
@@ -64,9 +65,20 @@ def waiting(places: Places) -> list[Request]:
 
 
 def answer(places: Places, answer: Answer) -> None:
-    """The answer first: a crash between the two serves no request twice."""
-    write_json(places.answers / f"{answer.id}.json", answer.to_json())
-    (places.requests / f"{answer.id}.json").unlink(missing_ok=True)
+    """The answer first: a crash between the two serves no request twice.
+
+    OSError if it could not be written; the request is taken away all the same, since it is served.
+    """
+    try:
+        write_json(places.answers / f"{answer.id}.json", answer.to_json())
+    finally:
+        withdraw(places, answer.id)
+
+
+def withdraw(places: Places, id: str) -> None:
+    """Take a request away, answered or not: for who asked and found nobody to serve it."""
+    with contextlib.suppress(OSError):
+        (places.requests / f"{id}.json").unlink(missing_ok=True)
 
 
 def prune(places: Places) -> None:

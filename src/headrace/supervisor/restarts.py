@@ -14,6 +14,7 @@ from typing import NamedTuple
 from headrace.model import health
 from headrace.model.limits import RestartLimits
 from headrace.model.runs import Desired, Ending, Exit
+from headrace.model.runview import RunView
 from headrace.supervisor.situation import GiveUp, Hold, Launch, PastRun, Wait
 
 HELD = "checkpoint-held"  # the slug of a refusal that cures itself: the old JVM is still dying
@@ -77,6 +78,10 @@ def why_give_up(mine: Sequence[PastRun], limits: RestartLimits) -> str | None:
             batch = "" if ended.batch is None else f" in batch {ended.batch}"
             where = f" of {ended.query}{batch}" if ended.query else ""
             return f"the same failure {times} times{where} without a new commit: {because}"
+    if ended.ending == Ending.STALLED:
+        times = stalls_without_commit(mine)
+        if times >= limits.same_failure_max:
+            return f"it hung {times} times without a new commit: {because}"
     failed = attempts_in_a_row(last, limits)
     if limits.retries is not None and failed > limits.retries:
         return f"{because} (restart.retries = {limits.retries} is used up)"
@@ -109,6 +114,27 @@ def times_without_commit(mine: Sequence[PastRun]) -> int:
     return times
 
 
+def stalls_without_commit(mine: Sequence[PastRun]) -> int:
+    """How often it hung since anything was last committed. A hang may have many faces."""
+    times = 0
+    for run in reversed(mine):
+        times += run.exit.ending == Ending.STALLED
+        if _has_committed(run, None):
+            break
+    return times
+
+
+def patience(desired: Desired, past: Sequence[PastRun], view: RunView) -> float:
+    """Times the usual stall limit: a first batch that was too slow twice gets four times as long.
+
+    Doubled for each hang without a commit; a run that commits is judged by the usual limit again.
+    """
+    if view.has_committed:
+        return 1.0
+    mine = [run for run in past if run.spec.generation == desired.generation]
+    return 2.0 ** min(stalls_without_commit(mine), 10)
+
+
 class _Failure(NamedTuple):
     query: str | None
     batch: int | None
@@ -127,7 +153,9 @@ def _has_committed(run: PastRun, query: str | None) -> bool:
 def _same_slug_in_a_row(mine: Sequence[PastRun], limits: RestartLimits) -> int:
     slug, times = _slug(mine[-1].exit), 0
     for run in reversed(mine):
-        times += _slug(run.exit) == slug
+        if _slug(run.exit) != slug:
+            break
+        times += 1
         if _is_healthy(run, limits):
             break
     return times

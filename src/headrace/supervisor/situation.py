@@ -38,6 +38,7 @@ class LiveRun:
     known_since: float  # launched or adopted
     orders: Orders = field(default_factory=Orders)
     exit_seen_at: float | None = None  # exit.json is there, the process still is too
+    is_unsignalled: bool = False  # a drain was ordered by a former supervisor, and nothing shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class Hold:
     """Nothing to do, and nothing will be until a person says so."""
 
     reason: str
+    is_aside: bool = False  # not for this supervisor to keep: it only looks on
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from headrace.model import health
 from headrace.model.runs import Wanted
 from headrace.model.status import PipelineStatus
+from headrace.supervisor import restarts
 from headrace.supervisor.keeper import Keeper
-from headrace.supervisor.situation import GiveUp, Wait
+from headrace.supervisor.situation import GiveUp, Hold, Wait
 
 
 def subject_of(keeper: Keeper, now: float) -> health.Subject:
@@ -16,7 +17,8 @@ def subject_of(keeper: Keeper, now: float) -> health.Subject:
         if stopping is None and live.exit_seen_at is not None:
             stopping = "its last words are written, the process is ending"
         view = live.watch.view
-        stalls = health.stalls(view, keeper.limits.watchdog, now)
+        patience = restarts.patience(desired, keeper.past, view)
+        stalls = health.stalls(view, keeper.limits.watchdog, now, patience)
         return health.Subject(desired, view, stopping, () if stopping else stalls)
     last = keeper.past[-1] if keeper.past else None
     is_about_now = last is not None and (
@@ -34,7 +36,8 @@ def subject_of(keeper: Keeper, now: float) -> health.Subject:
             because=verdict.reason,
             last=exit_,
         )
-    return health.Subject(desired, last=exit_)
+    aside = verdict.reason if isinstance(verdict, Hold) and verdict.is_aside else None
+    return health.Subject(desired, last=exit_, aside=aside)
 
 
 def status_of(keeper: Keeper, now: float, wall: float) -> PipelineStatus:

@@ -1,6 +1,6 @@
 """Reading along: the events file of a live run, line by line, as it grows.
 
-Owned by `loop.py`, one for each live run. Invariant: bounded work a tick, and a line counts only
+Owned by `live.py`, one for each live run. Invariant: bounded work a tick, and a line counts only
 when it is whole; what the driver is still writing waits for its end.
 """
 
@@ -26,12 +26,14 @@ class Watch:
         self.path = path
         self.offset = 0
         self.view = RunView()
+        self.is_at_end = False  # of what was written when it last looked
         self._rest = b""
         self._bad = 0
 
     def read(self, now: float) -> list[Event]:
         """Events that are new since the last call, at most about BYTES_PER_READ of them."""
         chunk = self._next_bytes()
+        self.is_at_end = len(chunk) < BYTES_PER_READ
         if not chunk:
             return []
         lines = (self._rest + chunk).split(b"\n")
@@ -46,15 +48,6 @@ class Watch:
                 events.append(event)
         return events
 
-    def read_to_end(self, now: float) -> list[Event]:
-        """All that is there: for a run that has ended."""
-        events: list[Event] = []
-        while True:
-            before = self.offset
-            events += self.read(now)
-            if self.offset == before:
-                return events
-
     def _next_bytes(self) -> bytes:
         try:
             if os.stat(self.path).st_size <= self.offset:
@@ -63,9 +56,7 @@ class Watch:
                 file.seek(self.offset)
                 chunk = file.read(BYTES_PER_READ)
         except OSError:
-            return (
-                b""  # not there yet, or for a moment not readable: the watchdog has the last word
-            )
+            return b""  # not there yet, or not readable now: the watchdog has the last word
         self.offset += len(chunk)
         return chunk
 

@@ -57,6 +57,28 @@ FIRST = (
 
 ENTRIES = (
     Entry(
+        58,
+        "input-schemas-differ",
+        Kind.HUMAN,
+        conditions=(
+            "FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH",
+            "CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE",
+            "CANNOT_MERGE_SCHEMAS",
+        ),
+        patterns=(r"\bSchemaColumnConvertNotSupportedException\b",),
+        names=(
+            r"reading file " + _PATH,
+            r"column:? \[(?P<column>[^\]]+)\]",
+            r"Expected Spark type (?P<expected>[^,\n]+), actual Parquet type (?P<actual>\w+)",
+        ),
+        what="The folder has come to hold files of two schemas[: column {column} differs]"
+        "[ in {path}].",
+        why="The query was started with one schema[ ({expected})] and this file has another"
+        "[ ({actual})].",
+        fix="Move the files of the other schema into a folder and a source of their own and join "
+        "both with a union, or write them anew. Then `headrace start NAME`.",
+    ),
+    Entry(
         40,
         "input-file-gone",
         Kind.DATA,

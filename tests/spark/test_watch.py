@@ -1,0 +1,157 @@
+"""The loop of a run, on real queries: they end together, and the verdict is the right one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.driver import watch as watching
+from headrace.driver.events import EventsFile
+from headrace.driver.fleet import Fleet, Watched
+from headrace.driver.signals import Signals
+from headrace.driver.watch import Watch
+from headrace.model.events import Event, Kind
+from headrace.model.limits import DrainLimits
+
+pytestmark = pytest.mark.spark
+
+EachBatch = Callable[[Any, int], None]
+
+
+class Run:
+    """What a driver has around its loop, without the process."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.folder = folder
+        self.signals = Signals(on_second=lambda: None)
+        self.fleet = Fleet(spark=None, events=EventsFile(folder / "events.jsonl"))
+        self.fleet.attach(spark)
+        self.spark = spark
+
+    def start(self, name: str, each_batch: EachBatch, **trigger: Any) -> None:
+        frame = self.spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+        checkpoint = str(self.folder / name / "v1")
+        writer = frame.writeStream.foreachBatch(each_batch).queryName(name)
+        writer = writer.option("checkpointLocation", checkpoint)
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+        self.fleet.enter(Watched(name, query, checkpoint), 1, {})
+
+    def watch(self, timeout_s: float = 20.0) -> Watch:
+        limits = DrainLimits(timeout_s=timeout_s)
+        return Watch(self.fleet, self.signals, limits, self.folder, is_open=lambda: False)
+
+    def told(self) -> list[Event]:
+        lines = (self.folder / "events.jsonl").read_text().splitlines()
+        return [Event.from_line(line) for line in lines]
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path) -> Iterator[Run]:
+    one = Run(spark, tmp_path)
+    yield one
+    for watched in one.fleet.all():
+        watched.query.stop()
+
+
+def idle(*_: Any) -> None:
+    return None
+
+
+def test_one_failure_ends_all_and_names_the_query_and_its_batch(run: Run) -> None:
+    def fail(_: Any, batch_id: int) -> None:
+        if batch_id == 1:
+            raise ValueError("no price for order 7")
+
+    run.start("healthy", idle)
+    run.start("fragile", fail)
+
+    exit_ = run.watch().until_the_end()
+
+    assert (exit_.ending, exit_.query, exit_.batch) == ("failed", "fragile", 1)
+    assert exit_.kind == "data"
+    assert exit_.queries["fragile"] == {"batch": 0, "how": "failed"}
+    assert exit_.queries["healthy"]["how"] == "clean"
+    assert not any(one.query.isActive for one in run.fleet.all())
+
+
+def test_a_query_stuck_in_python_does_not_hide_why_another_failed(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "DRAIN_AFTER_FAILURE_S", 1.0)
+    entered, release = threading.Event(), threading.Event()
+
+    def stuck(*_: Any) -> None:
+        entered.set()
+        release.wait(60)
+
+    def fail(*_: Any) -> None:
+        assert entered.wait(30)
+        raise ValueError("no price for order 7")
+
+    run.start("stuck", stuck)
+    run.start("fragile", fail)
+    try:
+        exit_ = run.watch().until_the_end()
+    finally:
+        release.set()
+
+    assert (exit_.ending, exit_.query, exit_.kind) == ("failed", "fragile", "data")
+    assert exit_.queries["stuck"]["how"] == "cut"
+
+
+def test_a_signal_drains_and_the_heartbeat_goes_on_meanwhile(run: Run) -> None:
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> None:
+        entered.set()
+        release.wait(30)
+
+    run.start("slow", slow)
+    assert entered.wait(30)
+    run.signals._take(15, None)
+    threading.Timer(7.0, release.set).start()  # longer than the longest silence that is allowed
+
+    exit_ = run.watch(timeout_s=30).until_the_end()
+
+    assert (exit_.ending, exit_.code) == ("drained", 0)
+    assert exit_.queries["slow"] == {"batch": 0, "how": "clean"}
+    kinds = [event.kind for event in run.told()]
+    draining = kinds.index(Kind.DRAIN_STARTED)
+    assert Kind.SAMPLED in kinds[draining:], "silence means death to the supervisor"
+
+
+def test_queries_that_come_to_their_end_finish_the_run(run: Run) -> None:
+    run.start("once", idle, availableNow=True)
+
+    exit_ = run.watch().until_the_end()
+
+    assert (exit_.ending, exit_.code) == ("finished", 0)
+    assert exit_.queries["once"]["how"] == "ended"
+
+
+def test_an_end_that_no_listener_told_of_is_noticed(run: Run) -> None:
+    run.start("quiet", idle)
+    run.fleet.all()[0].query.stop()
+    run.fleet.terminated = _Deaf()
+
+    exit_ = run.watch().until_the_end()
+
+    assert exit_.ending == "finished"
+
+
+class _Deaf(dict[str, Any]):
+    """Forgets what the listener tells until the loop has looked for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def __setitem__(self, run_id: str, value: Any) -> None:
+        if run_id in self._told or threading.current_thread() is threading.main_thread():
+            super().__setitem__(run_id, value)
+        self._told.add(run_id)
