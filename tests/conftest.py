@@ -12,7 +12,7 @@ import pytest
 
 MARKER = "HEADRACE_TEST_SESSION"  # inherited by every child, also by detached ones
 # Test JVMs live for seconds: the second compiler never pays for itself. Halves their CPU time.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xverify:none"
 GRACE_S = 15.0  # a JVM whose Python is gone ends by itself within a few seconds
 
 

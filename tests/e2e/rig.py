@@ -285,9 +285,10 @@ class JvmCount:
 def jvm_pids() -> list[int]:
     """Living JVMs of drivers. A zombie has no threads left and can write nothing.
 
-    spark-submit asks a small JVM of its own (launcher.Main) for the command line first.
+    spark-submit asks a small JVM of its own (launcher.Main) for the command line first. And a JVM
+    that starts a program is for a moment there twice: the fork still has its parent's command line.
     """
-    found = []
+    found: dict[int, int] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
@@ -295,8 +296,9 @@ def jvm_pids() -> list[int]:
                 is_java = command[0].endswith(b"/java")
                 is_asking = b"org.apache.spark.launcher.Main" in command
                 if is_java and b"org.apache.spark.deploy.SparkSubmit" in command and not is_asking:
-                    found.append(int(entry.name))
-    return found
+                    stat = (Path(entry.path) / "stat").read_text()
+                    found[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    return [pid for pid, parent in found.items() if parent not in found]
 
 
 def run_of(pid: int) -> str | None:

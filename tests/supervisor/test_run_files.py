@@ -66,8 +66,9 @@ def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
 
 def test_a_look_reads_a_bounded_piece_and_says_when_it_has_all(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    count = 3 * BYTES_PER_READ // len(line(1000.0))
-    path.write_bytes(b"".join(line(1000.0 + n) for n in range(count)))
+    long = (Event(1.0, Kind.IDLED, "q", {"padding": "x" * 5000}).to_line() + "\n").encode()
+    count = 3 * BYTES_PER_READ // len(long)
+    path.write_bytes(long * count)
     watch = Watch(path)
     pieces = []
 

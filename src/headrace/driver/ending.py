@@ -14,7 +14,7 @@ from headrace.errors import Error, FencedError, Problems
 from headrace.failures.classify import FailureText, Verdict, classify
 from headrace.failures.entry import Kind
 from headrace.failures.redact import redact
-from headrace.model.runs import Ending, Exit
+from headrace.model.runs import Ending, Exit, pipeline_of
 
 CAUSES_MAX = 20
 TRACE_NAME = "trace.txt"
@@ -101,7 +101,7 @@ def _judged(text: FailureText, run_dir: Path, *, query: str | None, batch: int |
             "what": verdict.what,
             "why": verdict.why,
             "where": verdict.where,
-            "fix": verdict.fix.replace("NAME", _pipeline(run_dir)) if verdict.fix else None,
+            "fix": verdict.fix.replace("NAME", pipeline_of(run_dir.name)) if verdict.fix else None,
         },
         query=query,
         batch=batch,
@@ -111,11 +111,6 @@ def _judged(text: FailureText, run_dir: Path, *, query: str | None, batch: int |
         fingerprint=verdict.fingerprint,
         trace=_write_trace(run_dir, text.trace),
     )
-
-
-def _pipeline(run_dir: Path) -> str:
-    """Run folders are named PIPELINE-TIME-RANDOM."""
-    return run_dir.name.rsplit("-", 2)[0]
 
 
 def _redacted(text: FailureText) -> FailureText:

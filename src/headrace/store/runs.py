@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.model.runs import Exit, RunSpec
+from headrace.model.runs import Exit, RunSpec, pipeline_of
 from headrace.store import db, texts
 
 
@@ -58,7 +58,7 @@ def record_end(conn: db.Store, run: str, exit: Exit, at: float) -> bool:
         conn.execute(
             "INSERT OR IGNORE INTO runs (run, pipeline, version, profile, attempt)"
             " VALUES (?, ?, '', '', 1)",
-            (run, _pipeline_of(run)),
+            (run, pipeline_of(run)),
         )
         done = conn.execute(
             "UPDATE runs SET ended_at = ?, ending = ?, code = ?, exit = ?"
@@ -91,7 +91,3 @@ def listed(conn: db.Store, pipeline: str | None = None, limit: int = 50) -> list
         )
         for row in found
     ]
-
-
-def _pipeline_of(run: str) -> str:
-    return run.rsplit("-", 2)[0]

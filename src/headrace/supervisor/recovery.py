@@ -103,7 +103,8 @@ def _recover(
 
 def _oldest_leaders(marked: Sequence[processes.Marked]) -> dict[str, Process]:
     """Of each run: what a driver starts may lead a session too, but is younger than the driver."""
-    newest_first = sorted(marked, key=lambda one: one.process.started, reverse=True)
+    # Start times are in hundredths of a second: within one, pids rise.
+    newest_first = sorted(marked, key=lambda m: (m.process.started, m.process.pid), reverse=True)
     return {one.run: one.process for one in newest_first if one.is_leader}
 
 
