@@ -199,9 +199,6 @@ def test_while_the_supervisor_starts_nothing_has_started(
     assert said.strip().endswith(NOTHING if running.folder() is None else NO_QUERY), said
 
 
-@pytest.mark.xfail(
-    strict=False, reason="a driver without its handlers yet dies of SIGTERM, and is told as cut"
-)
 @pytest.mark.parametrize("times", [1, 2])
 def test_right_after_the_launch_of_the_driver(start: Callable[..., Running], times: int) -> None:
     running = start()

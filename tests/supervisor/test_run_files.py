@@ -19,7 +19,7 @@ import pytest
 from headrace import logs, processes
 from headrace.model.events import Event, Kind
 from headrace.model.places import Places
-from headrace.model.runs import Exit, Process, RunSpec
+from headrace.model.runs import Ending, Exit, Process, RunSpec
 from headrace.model.runview import RunView
 from headrace.supervisor import folders, process
 from headrace.supervisor.conclusions import concluded, could_not_start, ended_without_a_word
@@ -159,6 +159,12 @@ def test_an_end_without_exit_json_is_named_by_what_was_ordered(
     orders: Orders, code: int | None, ending: str
 ) -> None:
     assert ended_without_a_word(orders, 1.0, code).ending == ending
+
+
+def test_a_driver_stopped_before_its_first_query_had_nothing_to_cut() -> None:
+    ended = ended_without_a_word(Orders(drain_at=1.0), 1.0, -15, had_queries=False)
+
+    assert (ended.ending, ended.code) == (Ending.DRAINED, 0)
 
 
 def test_dying_in_the_same_way_is_the_same_failure_at_any_time(tmp_path: Path) -> None:

@@ -30,11 +30,18 @@ def concluded(spec: RunSpec, exit_: Exit, view: RunView, ended_at: float) -> Pas
 
 
 def ended_without_a_word(
-    orders: Orders, at: float, code: int | None = None, log: Path | None = None
+    orders: Orders,
+    at: float,
+    code: int | None = None,
+    log: Path | None = None,
+    *,
+    had_queries: bool = True,
 ) -> Exit:
     """The end of a driver that wrote no exit.json: what was ordered says which end it was."""
     if orders.kill_at is not None and orders.by_watchdog:
         ending, what = Ending.STALLED, f"The driver hung and was killed: {orders.kill_reason}."
+    elif orders.drain_at is not None and not had_queries:
+        return Exit(Ending.DRAINED.value, code=0, at=at)  # so early that it could not even say so
     elif orders.drain_at is not None:
         why = orders.kill_reason or "it ended in the middle of it"
         ending, what = Ending.CUT, f"The driver was asked to stop ({orders.drain_reason}): {why}."

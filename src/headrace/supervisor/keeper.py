@@ -88,7 +88,9 @@ class Keeper:
         exit_ = folders.exit_of(places, run)
         if exit_ is None:
             code = process.code_of(over.process)
-            exit_ = conclusions.ended_without_a_word(over.orders, at, code, places.log(run))
+            exit_ = conclusions.ended_without_a_word(
+                over.orders, at, code, places.log(run), had_queries=bool(view.queries)
+            )
         ended_at = min(exit_.at, now) if over.was_found_over else now
         past = conclusions.concluded(over.spec, exit_, view, ended_at)
         words = f"{exit_.ending}: {health.cause(exit_)}"
