@@ -664,3 +664,15 @@ def test_an_unknown_failure_of_the_jvm_is_not_blamed_on_the_code_that_called_it(
 
     assert (verdict.slug, verdict.what) == ("unknown", "OddException: flux too low")
     assert verdict.where == "/project/pipelines/orders.py:3"
+
+
+def test_an_expression_that_fails_is_told_with_the_line_that_made_it() -> None:
+    said = (
+        '[CAST_INVALID_INPUT] The value \'ten\' of the type "STRING" cannot be cast to "DOUBLE".'
+        ' SQLSTATE: 22018\n== DataFrame ==\n"cast" was called from\n'
+        "/project/.headrace/versions/0a1b2c/files/pipelines/shop.py:13\n"
+    )
+
+    verdict = classify(cause("org.apache.spark.SparkNumberFormatException", said))
+
+    assert verdict.where == "pipelines/shop.py:13"

@@ -153,9 +153,13 @@ def _verdict(entry: Entry, piece: Piece, deepest_first: Sequence[Piece]) -> Verd
         what=_fill(entry.what, names),
         why=_fill(entry.why, names),
         fix=_fill(entry.fix, names),
-        where=f"{frame.file}:{frame.line}" if frame else None,
+        where=f"{frame.file}:{frame.line}" if frame else _called_from(deepest_first),
         fingerprint=fingerprint.fingerprint(entry.slug, piece.type, piece.message, frame),
     )
+
+
+def _called_from(deepest_first: Sequence[Piece]) -> str | None:
+    return next((at for p in deepest_first if (at := pieces.called_from(p.message))), None)
 
 
 def _names(entry: Entry, piece: Piece, deepest_first: Sequence[Piece]) -> dict[str, str]:

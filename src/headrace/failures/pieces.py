@@ -37,6 +37,9 @@ _PACKAGE = re.compile(r"(?:/(?:site|dist)-packages/|pyspark\.zip/|-src\.zip/)([\
 _DEPLOYED = re.compile(r"^.*/versions/[^/]+/files/")  # errors name the file that the user knows
 
 
+_CALLED_FROM = re.compile(r"was called from\s{1,20}(?P<file>\S{1,500}):(?P<line>\d{1,7})")
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     file: str
@@ -166,3 +169,9 @@ def _finish(draft: _Draft) -> list[Piece]:
         Piece(draft.type, message[: task.start(1)].rstrip(": "), draft.python, frame),
         Piece(task[1], message[task.end() :]),
     ]
+
+
+def called_from(message: str) -> str | None:
+    """FILE:LINE of the column expression that failed, where Spark says which line made it."""
+    found = _CALLED_FROM.search(message)
+    return f"{_DEPLOYED.sub('', found['file'])}:{found['line']}" if found else None

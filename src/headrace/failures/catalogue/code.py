@@ -111,7 +111,7 @@ ENTRIES = (
         names=(r"\] (?P<record>[^\n]+?)\.(?:\s|$)",),
         what="A record of this batch cannot be processed[: {record}].",
         why="A value does not fit what the query does with it (a cast, a division, a format).",
-        fix="Let the query tolerate it: try_cast, try_divide, or hr.parse_json, which keeps bad "
+        fix="Let the query tolerate it: try_cast, try_divide, or a filter that puts bad "
         "records aside; then `headrace up`.",
     ),
     Entry(
