@@ -6,6 +6,7 @@ import os
 from contextlib import closing
 
 from cli.stage import Project, failed, started
+from headrace.cli import tables
 from headrace.define import versions
 from headrace.model.status import PipelineStatus, QueryStatus
 from headrace.store import db, pipelines
@@ -210,3 +211,11 @@ def test_a_pipeline_file_with_a_bad_name_does_not_stop_status(project: Project) 
     [pipeline] = project.json("status")["pipelines"]
 
     assert pipeline["state"] == "stopped"
+
+
+def test_what_a_query_does_now_is_told_without_long_paths() -> None:
+    assert tables.now("Getting offsets from FileStreamSource[file:/data/in]") == (
+        "Getting offsets from FileStreamSource"
+    )
+    assert tables.now("Waiting for next trigger") == "Waiting for next trigger"
+    assert tables.now(None) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -124,9 +125,14 @@ def _query_table(queries: Sequence[QueryStatus]) -> Table:
             _number(query.processing_rate),
             _behind(query),
             query.guarantee or "",
-            query.note or query.message or "",
+            Text(query.note or now(query.message)),
         )
     return table
+
+
+def now(message: str | None) -> str:
+    """Spark's own words without the source's inside: `… from FileStreamSource[file:/…]`."""
+    return re.sub(r"\[[^\]]*\]?", "", message or "").strip()
 
 
 def _behind(query: QueryStatus) -> str:
