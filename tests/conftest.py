@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import uuid
 from collections.abc import Generator
+from typing import Any
 
 import psutil
 import pytest
@@ -84,3 +86,31 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if lines:
         terminalreporter.section("processes left behind by the tests (now killed)", red=True)
         terminalreporter.write_line("\n".join(lines))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Generator[Any, None, None]:
+    """One small local session for all tests that need one; its JVM ends with them."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("headrace-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", "-Xss8m")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("FATAL")
+    yield session
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM reads its standard input, and ends with it
+    gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None

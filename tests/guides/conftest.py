@@ -1,47 +1,29 @@
-"""One Spark session for all guides, and guides as projects: their files and samples, as printed."""
+"""Guides as projects: their files and samples, as printed."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from guidebook import SHORT_LIVED, Guide
+from guidebook import Guide
 
 
-@pytest.fixture(scope="package")
-def spark() -> Iterator[Any]:
-    """Small, but with the state store that Headrace sets. Its JVM ends with these tests."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
+@pytest.fixture(scope="module")
+def spark(spark: Any) -> Iterator[Any]:
+    """The session of all tests, with what Headrace sets and one state partition."""
     from headrace.driver import session as ours
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("headrace-guides")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", f"-Xss8m {SHORT_LIVED}")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("FATAL")
-    for default in ours.DEFAULTS:
-        if default.key.startswith("spark.sql.") and session.conf.isModifiable(default.key):
-            session.conf.set(default.key, default.value)
-    session.conf.set("spark.sql.shuffle.partitions", "1")
-    yield session
-    gateway = session.sparkContext._gateway
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # the JVM ends when its input does
-    gateway.proc.wait(30)
-    SparkContext._gateway = SparkContext._jvm = None
+    wanted = {d.key: d.value for d in ours.DEFAULTS if d.key.startswith("spark.sql.")}
+    wanted["spark.sql.shuffle.partitions"] = "1"
+    wanted = {key: value for key, value in wanted.items() if spark.conf.isModifiable(key)}
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    yield spark
+    for key, value in before.items():
+        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
 @pytest.fixture
