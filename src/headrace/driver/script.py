@@ -79,7 +79,8 @@ def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_loca
     kept = {k: v for k, v in conf.items() if k not in NOT_OURS or k in user}
     session.write_conf(run_dir / "conf", kept)
     folders = (_copy(spec).parent, _original(spec).parent)
-    session.prepare_environment(run_dir / "conf", folders, is_local=is_local)
+    on_this_machine = conf["spark.master"].startswith("local")  # headrace.toml may name a cluster
+    session.prepare_environment(run_dir / "conf", folders, is_local=on_this_machine)
 
 
 def _copy(spec: RunSpec) -> Path:
