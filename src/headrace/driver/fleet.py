@@ -90,7 +90,7 @@ class Fleet:
         session_id = str(spark._jsparkSession.sessionUUID())
         if session_id not in self._sessions:
             self._sessions.add(session_id)
-            spark.streams.addListener(listener.make(self.events, self.note_terminated))
+            listener.add(spark, self.events, self.note_terminated)
 
     def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
         self.terminated[run_id] = (error, error_class)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import references
 from headrace.driver.events import EventsFile
@@ -16,39 +16,66 @@ from headrace.failures.redact import redact
 from headrace.model.events import Kind
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQueryListener
+    from pyspark.sql import SparkSession
 
 ERROR_LENGTH_MAX = 4000
 
 
-def make(
-    events: EventsFile, on_terminated: Callable[[str, str | None, str | None], None]
-) -> StreamingQueryListener:
-    """`on_terminated(run_id, error, error_class)` runs on the bus: it must only take a note."""
-    from pyspark.sql.streaming import StreamingQueryListener
+def add(
+    spark: SparkSession,
+    events: EventsFile,
+    on_terminated: Callable[[str, str | None, str | None], None],
+) -> None:
+    """`on_terminated(run_id, error, error_class)` runs on the bus: it must only take a note.
 
-    names: dict[str, str] = {}  # run id -> query name; idle events carry only the id
+    Not PySpark's `addListener`: that copies every field of a progress into Python objects, dozens
+    of calls into the JVM for one event. Spark's own interface gives the JSON text in two.
+    """
+    from pyspark.java_gateway import ensure_callback_server_started
 
-    class _Listener(StreamingQueryListener):  # type: ignore[misc]
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
-            names[str(event.runId)] = event.name or str(event.id)
+    gateway = spark.sparkContext._gateway
+    ensure_callback_server_started(gateway)
+    streaming = gateway.jvm.org.apache.spark.sql.streaming
+    told = streaming.PythonStreamingQueryListenerWrapper(_Listener(events, on_terminated))
+    spark.streams._jsqm.addListener(told)
 
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            progress = json.loads(event.progress.json)
-            name = progress.get("name") or progress["id"]
-            events.tell(Kind.PROGRESSED, name, {"progress": progress})
 
-        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-            events.tell(Kind.IDLED, names.get(str(event.runId), str(event.id)))
+class _Listener:
+    def __init__(
+        self,
+        events: EventsFile,
+        on_terminated: Callable[[str, str | None, str | None], None],
+    ) -> None:
+        self._events = events
+        self._on_terminated = on_terminated
+        self._names: dict[str, str] = {}  # run id -> query name; idle events carry only the id
 
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            run_id, error = str(event.runId), event.exception
-            name = names.pop(run_id, str(event.id))
-            error = redact(error, references.resolved()) if error else None
-            data = {"error": error[:ERROR_LENGTH_MAX]} if error else {}
-            if error and event.errorClassOnException:
-                data["error_class"] = event.errorClassOnException
-            events.tell(Kind.QUERY_TERMINATED, name, data)
-            on_terminated(run_id, error, event.errorClassOnException)
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
+        self._names[event.runId().toString()] = event.name() or event.id().toString()
 
-    return _Listener()
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        progress = json.loads(event.progress().json())
+        name = progress.get("name") or progress["id"]
+        self._events.tell(Kind.PROGRESSED, name, {"progress": progress})
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        run_id = event.runId().toString()
+        self._events.tell(Kind.IDLED, self._names.get(run_id, event.id().toString()))
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        run_id = event.runId().toString()
+        name = self._names.pop(run_id, event.id().toString())
+        error, error_class = _given(event.exception()), _given(event.errorClassOnException())
+        error = redact(error, references.resolved()) if error else None
+        data = {"error": error[:ERROR_LENGTH_MAX]} if error else {}
+        if error and error_class:
+            data["error_class"] = error_class
+        self._events.tell(Kind.QUERY_TERMINATED, name, data)
+        self._on_terminated(run_id, error, error_class)
+
+    class Java:
+        implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
+
+
+def _given(option: Any) -> str | None:
+    return str(option.get()) if option.isDefined() else None
