@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+# A file of tests is one worker's: what it shares, a project or a session, is made once.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick chaos bench lint docs clean parts
@@ -13,10 +16,10 @@ demo: parts $(INSTALLED) ## run a small streaming project (Ctrl-C ends it at a b
 	@scripts/demo
 
 test: parts lint ## every check and test except the long chaos runs
-	$(BIN)/python -m pytest -m "not chaos"
+	$(PYTEST) -m "not chaos"
 
 quick: $(INSTALLED) ## the tests without a JVM or child processes, half a minute
-	$(BIN)/python -m pytest -m "not spark and not e2e and not chaos"
+	$(PYTEST) -m "not spark and not e2e and not chaos"
 
 chaos: parts $(INSTALLED) ## the long version of the kill tests
 	$(BIN)/python -m pytest -m chaos

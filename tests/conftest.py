@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -23,6 +24,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JAVA)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long files first: two workers then end at about the same time."""
+    items.sort(key=lambda i: (not i.get_closest_marker("e2e"), not i.get_closest_marker("spark")))
+
+
 def under_ci() -> bool:
     return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
@@ -35,6 +41,10 @@ def pytest_runtest_makereport(
     if under_ci() and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped under CI, where nothing may be: {report.longrepr}"
+    # What a test logs may be no text (a file name's bytes); between workers only text can travel.
+    report.sections = [
+        (name, said.encode(errors="backslashreplace").decode()) for name, said in report.sections
+    ]
     return report
 
 
@@ -62,30 +72,20 @@ def left_behind(marker: str) -> list[psutil.Process]:
     return found
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def nobody_left() -> Generator[None, None, None]:
+    """Set up first, so torn down last, in every worker: an error of the last test there."""
+    yield
     deadline = time.monotonic() + GRACE_S
     while (left := left_behind(os.environ[MARKER])) and time.monotonic() < deadline:
         time.sleep(0.2)
     lines = []
     for process in left:
-        try:
+        with contextlib.suppress(psutil.Error):
             lines.append(f"{process.pid}: {' '.join(process.cmdline())[:200]}")
             process.kill()  # carries our marker: a child of this very session
-        except psutil.Error:
-            continue
     if lines:
-        session.config.stash[LEFT] = lines
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-LEFT = pytest.StashKey[list[str]]()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    lines = terminalreporter.config.stash.get(LEFT, [])
-    if lines:
-        terminalreporter.section("processes left behind by the tests (now killed)", red=True)
-        terminalreporter.write_line("\n".join(lines))
+        pytest.fail("processes left behind by the tests (now killed):\n" + "\n".join(lines))
 
 
 @pytest.fixture(scope="session")

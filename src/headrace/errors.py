@@ -87,6 +87,11 @@ class Problems(DefinitionError):  # noqa: N818 (it is several)
         return "\n".join(str(problem) for problem in self.problems)
 
 
+def together(problems: Sequence[Error]) -> Error:
+    """What to raise for them: the one, or all."""
+    return problems[0] if len(problems) == 1 else Problems(problems)
+
+
 class ConnectorError(Error):
     slug = "bad-connector"
     exit_code = 2

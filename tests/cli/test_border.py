@@ -33,6 +33,24 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stderr.strip() == "[]"
 
 
+def test_an_interrupt_while_python_imports_shows_no_traceback() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'headrace.cli.options':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupts())\n"
+        "from headrace.__main__ import main\nmain()\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Interrupted.\n")
+
+
 def test_the_version_is_told() -> None:
     done = CliRunner().invoke(main, ["--version"])
 

@@ -35,11 +35,17 @@ path = "data/other"
 def resolved(
     folder: Path, declare: Callable[[], None], more: str = "", pipeline: str = "p"
 ) -> graph.Graph:
+    return graph.resolve(pipeline, *declared(folder, declare, more, pipeline))
+
+
+def declared(
+    folder: Path, declare: Callable[[], None], more: str = "", pipeline: str = "p"
+) -> tuple[Collector, config.Settings]:
     (folder / "headrace.toml").write_text(TOML + more)
     settings = config.load(folder).for_pipeline(pipeline)
     with collecting(Collector(root=Path(__file__).parent)) as collector:
         declare()
-    return graph.resolve(pipeline, collector, settings)
+    return collector, settings
 
 
 def refused(folder: Path, declare: Callable[[], None], more: str = "") -> list[Error]:
@@ -269,3 +275,35 @@ def test_mistakes_of_decorators_settings_and_names_come_together(tmp_path: Path)
         "unknown-kind",
         "unknown-sink",
     ]
+
+
+def test_what_is_sound_beside_a_problem_can_still_be_built(tmp_path: Path) -> None:
+    def declare() -> None:
+        @hr.view
+        def misspelt(rwa: Any) -> Any: ...
+
+        @hr.stream(to="other")
+        def behind(misspelt: Any) -> Any: ...
+
+        @hr.view
+        def one(two: Any) -> Any: ...
+
+        @hr.view
+        def two(one: Any) -> Any: ...
+
+        @hr.stream(to=hr.json("data/round"))
+        def around(two: Any) -> Any: ...
+
+        @hr.stream(to="nowhere")
+        def lost(raw: Any) -> Any: ...
+
+        @hr.stream(to="out")
+        def sound(raw: Any) -> Any: ...
+
+    made, problems = graph.examine("p", *declared(tmp_path, declare))
+
+    assert [p.code for p in problems] == ["unknown-sink", "unknown-input", "cycle"]
+    assert made.queries == ("sound",)
+    assert set(made.unsound) == {"misspelt", "behind", "one", "two", "around", "lost"}
+    assert made.unsound["behind"] is made.unsound["misspelt"]
+    assert made.unsound["around"] is made.unsound["two"]

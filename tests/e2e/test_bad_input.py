@@ -236,6 +236,11 @@ def column(lines):
 @hr.stream(to=hr.json("data/e"))
 def mode(lines):
     return lines.groupBy("value").count()
+
+
+@hr.stream(to=hr.json("data/f"))
+def unknown(linnes):
+    return linnes
 """
 
 
@@ -256,11 +261,13 @@ def test_wrong_queries_of_all_files_are_found_in_one_check(once: rig.Project) ->
         "'mode' cannot run in append mode",
         "pipelines/once.py:25",
         "The query can run in update, complete",
+        "'unknown' takes 'linnes', which does not exist",
+        "pipelines/once.py:30",
         "'same' is used twice",
         "'misspelt' takes 'linse'",
         "'lost' writes to 'otu'",
         "pipelines/syntax.py is not valid Python",
-        "9 problems found",
+        "10 problems found",
     )
     refused(once, "check", 2, words)
 

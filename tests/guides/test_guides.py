@@ -23,7 +23,7 @@ from headrace.checkpoints import identity, layout
 from headrace.driver import analyse, ending
 from headrace.driver.build import Planned
 from headrace.driver.fleet import Watched
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, DefinitionError
 from test_docs import DOCS
 
 pytestmark = pytest.mark.spark
@@ -143,7 +143,7 @@ def test_an_own_aggregate_goes_on_where_the_last_batch_ended(guide: Open) -> Non
 
 def test_a_grouped_pandas_aggregate_is_refused_as_the_guide_says(guide: Open) -> None:
     smooth = guide("own-aggregate")
-    shown, words, *samples = [b for b in smooth.blocks if not b.file and b.language != "bash"]
+    shown, words, *_ = [b for b in smooth.blocks if not b.file and b.language != "bash"]
     function, query = shown.text.split("\n\n")
     (smooth.folder / "smooth.py").write_text(
         "import headrace as hr, pandas as pd\nfrom pyspark.sql import functions as F\n"
@@ -151,10 +151,9 @@ def test_a_grouped_pandas_aggregate_is_refused_as_the_guide_says(guide: Open) ->
         f"hr.source(name='readings')(readings_)\n{function}\n"
         f"@hr.stream(to=hr.memory(), mode='update')\ndef smooth(readings):\n    return {query}"
     )
-    smooth.feed(samples[0].text)
 
-    with pytest.raises(Exception, match=words.text.strip()):
-        smooth.drain()
+    with pytest.raises(DefinitionError, match=re.escape(words.text.strip())):
+        smooth.build()
 
 
 def test_a_model_is_loaded_once_per_worker_and_scores(guide: Open, spark: Any) -> None:

@@ -93,6 +93,16 @@ def mode_problem(
     )
 
 
+def pandas_aggregate(node: GraphNode, function: str) -> DefinitionError:
+    return DefinitionError(
+        f"{node.name!r} aggregates with {function!r}, a pandas function, which no stream can.",
+        why="It needs all rows of a group at once, and a stream never has them all.",
+        where=node.place,
+        fix="Keep what it needs for each key with transformWithState: guides/own-aggregate.md.",
+        slug="pandas-aggregate",
+    )
+
+
 def not_a_dataframe(node: GraphNode, result: object) -> DefinitionError:
     if result is None:
         what, fix = "nothing", "Add `return …` at its end."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.config import QuerySettings, Settings, counted_from, near
@@ -18,7 +18,8 @@ from headrace.connectors.connector import Connector
 from headrace.connectors.udf import Udf
 from headrace.define import triggers
 from headrace.define.declared import Collector, Declared
-from headrace.errors import DefinitionError, Error, Problems
+from headrace.define.order import find_cycles, in_order
+from headrace.errors import DefinitionError, Error, together
 
 SESSION = "spark"
 NOWHERE = Connector()  # of a query whose sink was refused, and of nodes that have none
@@ -47,72 +48,58 @@ class Graph:
     nodes: Mapping[str, GraphNode]
     collector: Collector
     udfs: tuple[Udf, ...] = ()
-    queries: tuple[str, ...] = ()  # in dependency order
+    queries: tuple[str, ...] = ()  # in dependency order; the unsound ones are not among them
+    unsound: Mapping[str, Error] = field(default_factory=dict)  # by name: why it cannot be built
 
 
 def resolve(pipeline: str, collector: Collector, settings: Settings) -> Graph:
     """Raises the one problem, or Problems. `settings` are already those of the pipeline."""
+    graph, problems = examine(pipeline, collector, settings)
+    if problems:
+        raise together(problems)
+    return graph
+
+
+def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Graph, list[Error]]:
+    """All problems, and what is sound beside them: the rest of a file can still be checked."""
     problems: list[Error] = list(collector.problems)
+    unsound: dict[str, Error] = {}
     nodes: dict[str, GraphNode] = {}
-    for node in _from_settings(settings, problems):
+    for node in _from_settings(settings, problems, unsound):
         nodes[node.name] = node
     udfs: dict[str, str] = {}
     for one in collector.declared:
         first = udfs.get(one.name) if one.kind == "udf" else _place_of(nodes.get(one.name))
         if first is not None:
             problems.append(_twice(one, first))
+            unsound |= {one.name: problems[-1]} if one.kind != "udf" else {}
         elif one.kind == "udf":
             udfs[one.name] = str(one.place)
         else:
+            before = len(problems)
             nodes[one.name] = _node(one, pipeline, settings, problems)
+            if len(problems) > before or _is_refused(one, nodes[one.name]):
+                unsound[one.name] = problems[-1]
     queries = [n for n in nodes.values() if n.kind == "query"]
     if not queries:
         problems.append(_no_streams(pipeline, collector))
-    problems += _unknown_inputs(nodes, settings)
-    problems += _unreadable_inputs(nodes)
+    inputs = {n.name: n.inputs for n in nodes.values()}
+    for found in (_unknown_inputs(nodes, settings), _unreadable_inputs(nodes)):
+        problems += [problem for _, problem in found]
+        unsound |= dict(found)
     problems += _unknown_query_settings(queries, pipeline, settings)
     problems += _shared(queries, pipeline, settings)
-    cycles = find_cycles({n.name: n.inputs for n in nodes.values()})
-    problems += [cycle(path, nodes) for path in cycles]
-    if problems:
-        raise problems[0] if len(problems) == 1 else Problems(problems)
+    for path in find_cycles(inputs):
+        problems.append(cycle(path, nodes))
+        unsound |= dict.fromkeys(path, problems[-1])
+    order = in_order({name: () if name in unsound else inputs[name] for name in nodes})
+    for name in order:  # whoever takes something unsound is so too
+        below = [unsound[i] for i in inputs[name] if i in unsound]
+        if below:
+            unsound.setdefault(name, below[0])
     made = tuple(one.options["udf"] for one in collector.declared if one.kind == "udf")
-    order = in_order({n.name: n.inputs for n in nodes.values()})
-    return Graph(pipeline, nodes, collector, made,
-                 tuple(n for n in order if nodes[n].kind == "query"))  # fmt: skip
-
-
-def find_cycles(inputs: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
-    """Each as its path, the first name again at the end; a cycle is told once."""
-    found: list[tuple[str, ...]] = []
-    done: set[str] = set()
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in path:
-            found.append((*path[path.index(name) :], name))
-        elif name in inputs and name not in done:
-            for other in inputs[name]:
-                visit(other, (*path, name))
-            done.add(name)
-
-    for name in inputs:
-        visit(name, ())
-    return found
-
-
-def in_order(inputs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names so that each comes after its inputs, otherwise as declared."""
-    order: list[str] = []
-
-    def visit(name: str) -> None:
-        if name in inputs and name not in order:
-            for other in inputs[name]:
-                visit(other)
-            order.append(name)
-
-    for name in inputs:
-        visit(name)
-    return order
+    sound = tuple(n for n in order if nodes[n].kind == "query" and n not in unsound)
+    return Graph(pipeline, nodes, collector, made, sound, unsound), problems
 
 
 def cycle(path: Sequence[str], nodes: Mapping[str, GraphNode]) -> DefinitionError:
@@ -148,7 +135,9 @@ def unknown_input(
     )
 
 
-def _from_settings(settings: Settings, problems: list[Error]) -> list[GraphNode]:
+def _from_settings(
+    settings: Settings, problems: list[Error], unsound: dict[str, Error]
+) -> list[GraphNode]:
     nodes = []
     for name, table in settings.sources.items():
         where = settings.place("sources", name)
@@ -157,10 +146,12 @@ def _from_settings(settings: Settings, problems: list[Error]) -> list[GraphNode]
             connector = kinds.made(own, name=name, where=where).located(settings.project)
         except Error as exc:
             problems.append(exc)
+            unsound[name] = exc
             connector = None
         kind = "table" if table.get("table") is True else "source"
         if connector is not None and not connector.is_source:
-            problems.append(_not_a_source(name, connector, where))
+            unsound[name] = _not_a_source(name, connector, where)
+            problems.append(unsound[name])
         nodes.append(GraphNode(name, kind, where, connector=connector))
     for name, table in settings.sinks.items():  # also those that no query of this pipeline uses
         try:
@@ -190,6 +181,11 @@ def _node(one: Declared, pipeline: str, settings: Settings, problems: list[Error
         checkpoint=settings.checkpoint(pipeline, one.name),
         fresh_within_s=next((f for f in fresh if f is not None), None),
     )
+
+
+def _is_refused(one: Declared, node: GraphNode) -> bool:
+    """Where it was declared, or with the settings of its sink: the problem is told already."""
+    return bool(one.options.get("is_refused")) or (one.kind == "query" and node.sink is NOWHERE)
 
 
 def _parameters(one: Declared, problems: list[Error]) -> tuple[str, ...]:
@@ -245,9 +241,9 @@ def _sink(one: Declared, settings: Settings, problems: list[Error]) -> Connector
     return sink
 
 
-def _unknown_inputs(nodes: Mapping[str, GraphNode], settings: Settings) -> list[Error]:
+def _unknown_inputs(nodes: Mapping[str, GraphNode], settings: Settings) -> list[tuple[str, Error]]:
     return [
-        unknown_input(name, node, nodes, sinks=tuple(settings.sinks))
+        (node.name, unknown_input(name, node, nodes, sinks=tuple(settings.sinks)))
         for node in nodes.values()
         for name in node.inputs
         if name not in nodes
@@ -266,9 +262,9 @@ def unreadable(name: str, by: GraphNode, upstream: GraphNode) -> DefinitionError
     )
 
 
-def _unreadable_inputs(nodes: Mapping[str, GraphNode]) -> list[Error]:
+def _unreadable_inputs(nodes: Mapping[str, GraphNode]) -> list[tuple[str, Error]]:
     return [
-        unreadable(name, node, nodes[name])
+        (node.name, unreadable(name, node, nodes[name]))
         for node in nodes.values()
         for name in node.inputs
         if name in nodes and nodes[name].kind == "query"

@@ -21,7 +21,7 @@ from types import ModuleType
 
 from headrace.config import Settings, near
 from headrace.define.declared import Collector, collecting, outside
-from headrace.errors import DefinitionError, Error, Problems
+from headrace.errors import DefinitionError, Error, Problems, together
 
 PIPELINE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _loaded: set[str] = set()  # modules of the last load, and the paths they were found by
@@ -63,7 +63,7 @@ def discover(settings: Settings) -> dict[str, Path]:
     problems += [_no_such_pipeline(settings, name, named) for name in settings.pipelines
                  if name not in named and named and not problems]  # fmt: skip
     if problems:
-        raise problems[0] if len(problems) == 1 else Problems(problems)
+        raise together(problems)
     return dict(sorted(named.items()))
 
 

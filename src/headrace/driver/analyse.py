@@ -70,6 +70,18 @@ def operators(spark: SparkSession, frame: DataFrame) -> list[Operator]:
     return found[::-1]
 
 
+def pandas_aggregates(frame: DataFrame) -> list[str]:
+    """Functions that aggregate a group in pandas; Spark would refuse them with the first batch."""
+    return [
+        str(part.name())
+        for node in _walk(_plan(frame))
+        if _class(node) == "Aggregate" and node.isStreaming()
+        for made in _each(node.aggregateExpressions())
+        for part in _walk(made)
+        if _class(part) == "PythonUDAF"
+    ]
+
+
 def sources(frame: DataFrame, real_paths: Mapping[str, str] | None = None) -> list[dict[str, str]]:
     """Kind and path or topic of each streaming source in the order that a checkpoint knows them.
     `real_paths` undoes stand-ins that `build` has used."""

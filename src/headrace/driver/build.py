@@ -24,8 +24,9 @@ from headrace.connectors.files import Files, ddl
 from headrace.define import checks, guarantee, sql, triggers
 from headrace.define import graph as graphs
 from headrace.define.graph import SESSION, Graph, GraphNode
+from headrace.define.order import in_order
 from headrace.driver import analyse
-from headrace.errors import DefinitionError, Error, Problems
+from headrace.errors import DefinitionError, Error, Problems, together
 from headrace.model.pipeline import Node, Query
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ def _all_planned(work: _Build) -> Built:
     if problems:
         # A view that two queries use fails both, with the one error.
         unique = list({id(p): p for p in problems}.values())
-        raise unique[0] if len(unique) == 1 else Problems(unique)
-    order = graphs.in_order({p.query.name: work.streams_below(p.query.name) for p in planned})
+        raise together(unique)
+    order = in_order({p.query.name: work.streams_below(p.query.name) for p in planned})
     planned.sort(key=lambda p: order.index(p.query.name))
     return Built(tuple(planned), tuple(_nodes(work)), tuple(warnings))
 
@@ -103,7 +104,7 @@ class _Build:
         self.streaming = streaming
         self.prepare = prepare
         self.frames: dict[str, DataFrame] = {}
-        self.failed: dict[str, Error] = {}
+        self.failed: dict[str, Error] = dict(graph.unsound)
         self.connectors: dict[str, Connector] = {}
         self.inputs: dict[str, tuple[str, ...]] = {}
         self.stand_ins: dict[str, str] = {}  # path in use: path that it stands for
@@ -253,6 +254,8 @@ def _planned(work: _Build, node: GraphNode, warnings: list[Mapping[str, Any]]) -
     remembered = analyse.operators(work.spark, frame) if work.streaming else []
     trigger, mode = _trigger(node, sources, remembered)
     if work.streaming:
+        found = analyse.pandas_aggregates(frame)
+        problems += [checks.pandas_aggregate(node, function) for function in found]
         refused = checks.mode_problem(node, mode, analyse.output_modes(work.spark, frame))
         problems += [refused] if refused else []
         warnings += [
@@ -261,7 +264,7 @@ def _planned(work: _Build, node: GraphNode, warnings: list[Mapping[str, Any]]) -
             if (why := operator.grows_in(mode))
         ]
     if problems:
-        raise problems[0] if len(problems) == 1 else Problems(problems)
+        raise together(problems)
     promise = guarantee.work_out(sources, node.sink, trigger)
     fields = _fields(work, node.sink)
     query = Query(

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import config, jsonfile, references
-from headrace.define import graph, loader
+from headrace.define import graph as graphs
+from headrace.define import loader
+from headrace.define.declared import Collector
 from headrace.define.triggers import RealTime
 from headrace.driver import build, ending, fleet, lock, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
-from headrace.errors import Error, Problems
+from headrace.errors import Error, Problems, together
 from headrace.model.events import Kind
 from headrace.model.pipeline import Definition
 from headrace.model.places import Places
@@ -37,7 +39,7 @@ def run(
     spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet, signals: Signals
 ) -> Exit:
     mine = settings.for_pipeline(spec.pipeline)
-    wanted = _load(spec, mine, spec.pipeline, spec.file)
+    wanted = graphs.resolve(spec.pipeline, _collected(spec, spec.file), mine)
     _refuse_unusable(wanted, mine)
     if signals.is_asked_to_stop():
         return _stopped_before_start()
@@ -67,20 +69,29 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
         name = Path(file).stem
         mine = settings.for_pipeline(name)
         try:
-            loaded.append((name, file, mine, _load(spec, mine, name, file)))
+            graph, found = graphs.examine(name, _collected(spec, file), mine)
         except Error as exc:
-            problems += exc.problems if isinstance(exc, Problems) else [exc]
+            problems += _each(exc)
+            continue
+        problems += found
+        if graph.queries:
+            loaded.append((name, file, mine, graph))
     if loaded:
         spark = start_session(spec, settings, run_dir, ours)
         for name, file, mine, wanted in loaded:
             try:
                 built = build.build(wanted, spark, mine, prepare=False)
-                _write_definition(spec, name, file, built)
+                if not wanted.unsound:
+                    _write_definition(spec, name, file, built)
             except Error as exc:
-                problems += exc.problems if isinstance(exc, Problems) else [exc]
+                problems += _each(exc)
     if problems:
-        raise Problems(problems)
+        raise Problems(list({id(p): p for p in problems}.values()))
     return Exit(Ending.FINISHED, code=0, at=time.time())
+
+
+def _each(exc: Error) -> list[Error]:
+    return list(exc.problems) if isinstance(exc, Problems) else [exc]
 
 
 def start_session(
@@ -119,10 +130,9 @@ def run_facts(spec: RunSpec, spark: SparkSession) -> dict[str, Any]:
     }
 
 
-def _load(spec: RunSpec, settings: config.Settings, name: str, file: str) -> graph.Graph:
+def _collected(spec: RunSpec, file: str) -> Collector:
     code = Places(Path(spec.state)).code(spec.version)
-    loaded = loader.load(file, root=code, project=Path(spec.project))
-    return graph.resolve(name, loaded.collector, settings)
+    return loader.load(file, root=code, project=Path(spec.project)).collector
 
 
 def _write_definition(spec: RunSpec, name: str, file: str, built: build.Built) -> None:
@@ -139,7 +149,7 @@ def _write_definition(spec: RunSpec, name: str, file: str, built: build.Built) -
     jsonfile.write_json(path, definition.to_json())
 
 
-def _refuse_unusable(wanted: graph.Graph, settings: config.Settings) -> None:
+def _refuse_unusable(wanted: graphs.Graph, settings: config.Settings) -> None:
     """All checkpoints at once, and before a JVM is started for nothing."""
     problems: list[Error] = []
     for name in wanted.queries:
@@ -148,7 +158,7 @@ def _refuse_unusable(wanted: graph.Graph, settings: config.Settings) -> None:
         error = lock.held_elsewhere(checkpoint) or fleet.unusable(checkpoint, owner)
         problems += [error] if error else []
     if problems:
-        raise problems[0] if len(problems) == 1 else Problems(problems)
+        raise together(problems)
 
 
 def _claim(
