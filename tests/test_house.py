@@ -35,6 +35,7 @@ BORDERS = {
     "headrace.driver.watch.Watch.until_the_end": "py4j raises many things once the JVM is gone",
     "headrace.driver.drain._stop_one": "a thread of its own, at the end of the process",
     "headrace.driver.main._Run._write_exit": "whatever it is, the process ends with its code",
+    "headrace.driver.question.answer": "Spark may refuse a question with anything",
     "headrace.driver.pipeline.run": "Spark may refuse a start with anything",
     "headrace.supervisor.loop.Supervisor._guarded": "one step of a tick fails, the others go on",
 }

@@ -4,6 +4,7 @@
     ├── ConfigError        exit 2   headrace.toml or an option is wrong
     ├── DefinitionError    exit 2   a pipeline's file is wrong
     │   └── Problems       exit 2   all of them at once, as `check` finds them
+    ├── SqlError           exit 2   a question in SQL that cannot be answered as it stands
     ├── ConnectorError     exit 2   a source or sink cannot be what was asked of it
     ├── CheckpointError    exit 3   a checkpoint cannot be used: held, foreign, torn, lost
     ├── SetupError         exit 3   the machine is not ready: Java, port, disk, owner, lock
@@ -94,6 +95,11 @@ def together(problems: Sequence[Error]) -> Error:
 
 class ConnectorError(Error):
     slug = "bad-connector"
+    exit_code = 2
+
+
+class SqlError(Error):
+    slug = "sql-error"
     exit_code = 2
 
 

@@ -40,9 +40,15 @@ def test_what_init_writes_is_checked_runs_and_drains(tmp_path: Path) -> None:
         run.kill()
         run.wait()
     words = (folder / "run.err").read_text()
+    question = "SELECT word, count(*) AS n FROM words GROUP BY word ORDER BY n DESC, word LIMIT 3"
+    asked = [headrace(folder, "sql", question, "--json", *more) for more in ((), ("--spark",))]
 
     assert (made.returncode, checked.returncode, waited.returncode) == (0, 0, 0), waited.stderr
     queries = json.loads(checked.stdout)["pipelines"][0]["queries"]
     assert [query["guarantee"] for query in queries] == ["exactly-once", "exactly-once"]
     assert code == 0, words
     assert "stopped clean" in words
+    answers = [json.loads(one.stdout) for one in asked]
+    assert len(answers[0]["rows"]) == 3
+    assert answers[0]["rows"] == answers[1]["rows"], "DuckDB and Spark see the same"
+    assert answers[0]["tables"][0]["batch"] is not None

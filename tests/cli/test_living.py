@@ -41,7 +41,7 @@ delay_s_max = 0.1
 def living(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     """A project whose drivers are fakes; nothing of it lives on after the test."""
     (project.folder / "headrace.toml").write_text(SETTINGS)
-    monkeypatch.setattr(process, "define", partial(process.define, command=FAKE))
+    monkeypatch.setattr(process, "to_the_end", partial(process.to_the_end, command=FAKE))
     monkeypatch.setattr(process, "SUPERVISOR", (sys.executable, "-c", SUPERVISOR))
     own = partial(Supervisor, driver_command=FAKE)
     monkeypatch.setattr(foreground, "Supervisor", own)

@@ -45,7 +45,7 @@ def test_a_supervisor_that_cannot_start_says_why(project: Project) -> None:
 def test_a_definition_child_ends_with_its_exit_and_leaves_no_folder(project: Project) -> None:
     project.behave(orders={"mode": "refuse"})
 
-    exit_ = process.define(project.places, spec(project), 20.0, FAKE_DRIVER)
+    exit_ = process.to_the_end(project.places, spec(project), 20.0, FAKE_DRIVER)
 
     assert (exit_.ending, exit_.code) == ("refused", 3)
     assert list(project.places.runs.iterdir()) == []
@@ -55,7 +55,7 @@ def test_a_definition_child_that_hangs_is_ended(project: Project) -> None:
     project.behave(orders={"mode": "mute"})
 
     with pytest.raises(SetupError) as caught:
-        process.define(project.places, spec(project), 1.5, FAKE_DRIVER)
+        process.to_the_end(project.places, spec(project), 1.5, FAKE_DRIVER)
 
     assert caught.value.code == "check-timeout"
     assert "driver of orders, mute" in str(caught.value)
@@ -66,7 +66,7 @@ def test_a_definition_child_that_dies_without_a_word_is_told(project: Project) -
     (project.path / "behaviour.json").write_text("no json")
 
     with pytest.raises(SetupError) as caught:
-        process.define(project.places, spec(project), 20.0, FAKE_DRIVER)
+        process.to_the_end(project.places, spec(project), 20.0, FAKE_DRIVER)
 
     assert caught.value.code == "check-vanished"
     assert "JSONDecodeError" in str(caught.value)

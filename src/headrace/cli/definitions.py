@@ -69,7 +69,7 @@ def define_version(
     )
     what = wanted[0].pipeline if len(wanted) == 1 else f"{len(wanted)} pipelines"
     with spinner.shown(f"checking {what} (Spark starts, nothing runs)", quiet=quiet):
-        ended = process.define(work.places, spec, TIMEOUT_S)
+        ended = process.to_the_end(work.places, spec, TIMEOUT_S)
     problems = _problems(ended)
     if problems:
         raise problems[0] if len(problems) == 1 else Worst(problems)

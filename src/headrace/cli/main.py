@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from headrace import __version__
-from headrace.cli import begin, control, history, looking, service
+from headrace.cli import begin, control, history, looking, questions, service
 from headrace.cli.errors import UNEXPECTED, interrupted, show_error, usage_error
 from headrace.cli.options import Options, shared
 from headrace.errors import ConfigError, Error
@@ -104,6 +104,7 @@ for _group in (
     service.COMMANDS,
     looking.COMMANDS,
     history.COMMANDS,
+    questions.COMMANDS,
     control.COMMANDS,
 ):
     for _command in _group:

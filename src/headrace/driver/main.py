@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from headrace import config, jsonfile, logs, processes
-from headrace.driver import ending, java, pipeline, script, session
+from headrace.driver import ending, java, pipeline, question, script, session
 from headrace.driver.events import EventsFile
 from headrace.driver.fleet import Fleet
 from headrace.driver.signals import Signals
@@ -58,6 +58,8 @@ class _Run:
             settings = self._settings()
             if self.spec.define:
                 return pipeline.define(self.spec, settings, self.run_dir, self.fleet)
+            if self.spec.question:
+                return question.answer(self.spec, settings, self.run_dir, self.fleet)
             return self._unless_jvm_died(self._run(settings))
         except Error as exc:
             logger.error("%s", exc)

@@ -102,7 +102,7 @@ def start_session(
         {key: references.resolve(value) for key, value in settings.spark.items()},
         run_dir=run_dir,
         cores=os.cpu_count() or 1,
-        is_short=bool(spec.define),
+        is_short=bool(spec.define or spec.question),
     )
     session.write_conf(run_dir / "conf", conf)
     code = Places(Path(spec.state)).code(spec.version)

@@ -98,6 +98,7 @@ class RunSpec(Jsonable):
     restarts: int = 0  # of this generation, before this run
     at: float = 0.0
     define: tuple[str, ...] = ()  # definition mode: files to define, nothing is started
+    question: Mapping[str, Any] = field(default_factory=dict)  # one question in SQL, nothing else
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,12 +37,12 @@ CODES_MAX = 1000
 def spawn_driver(spec: RunSpec, places: Places, command: Sequence[str] = DRIVER) -> Process:
     """run.json is written already. The driver leads a session of its own and outlives us.
 
-    A run in definition mode carries no mark of our state: it is nobody's survivor.
+    A run that starts no query carries no mark of our state: it is nobody's survivor.
     """
     run_dir = places.run(spec.run)
     environment = {**os.environ, processes.RUN_MARK: spec.run, "PYTHONUNBUFFERED": "1"}
     environment.pop(processes.STATE_MARK, None)
-    if not spec.define:
+    if not (spec.define or spec.question):
         environment[processes.STATE_MARK] = str(places.state)
     # O_APPEND: the supervisor cuts the file short while the driver holds it open.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -201,11 +201,12 @@ def _await_supervisor(child: subprocess.Popen[bytes], places: Places, begin: int
     )
 
 
-def define(
+def to_the_end(
     places: Places, spec: RunSpec, timeout_s: float, command: Sequence[str] = DRIVER
 ) -> Exit:
-    """A driver in definition mode, to its end. Its folder goes again unless it failed oddly."""
-    spec = replace(spec, run=spec.run or run_name("define", time.time(), secrets.token_hex(2)))
+    """A driver that starts no query, waited for. Its folder goes again unless it failed oddly."""
+    what = "question" if spec.question else "check"
+    spec = replace(spec, run=spec.run or run_name(what, time.time(), secrets.token_hex(2)))
     write_json(places.spec(spec.run), spec.to_json())
     process = spawn_driver(spec, places, command)
     deadline = time.monotonic() + timeout_s
@@ -215,11 +216,13 @@ def define(
             time.sleep(POLL_S)
         if processes.is_alive(process):
             raise SetupError(
-                f"The check did not end within {timeout_s:.0f} s.",
+                f"The {what} did not end within {timeout_s:.0f} s.",
                 why=tail_of(places.log(spec.run)).strip() or "it printed nothing",
                 where=str(places.log(spec.run)),
-                fix="look for code that runs when the file is imported, such as a network call",
-                slug="check-timeout",
+                fix="give it more time: --timeout"
+                if spec.question
+                else "look for code that runs when the file is imported, such as a network call",
+                slug="question-timeout" if spec.question else "check-timeout",
             )
     finally:
         end_now(process)  # also when the person pressed Ctrl-C
@@ -228,11 +231,11 @@ def define(
     if body is None:
         tail = tail_of(places.log(spec.run)).strip()
         raise SetupError(
-            "The check ended without a word.",
+            f"The {what} ended without a word.",
             why=tail or "it was killed, or the machine ran out of memory",
             where=str(places.log(spec.run)),
             fix="run it again; if it stays so, look into that log",
-            slug="check-vanished",
+            slug="question-vanished" if spec.question else "check-vanished",
         )
     shutil.rmtree(places.run(spec.run), ignore_errors=True)
     return Exit.from_json(body)

@@ -1,0 +1,152 @@
+"""Answers of `sql` for people and for programs, and the list of what can be asked."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table as Grid
+from rich.text import Text
+
+from headrace.cli import definitions, spinner
+from headrace.cli import tables as shown
+from headrace.cli.workspace import Workspace
+from headrace.connectors.files import Files
+from headrace.errors import SetupError, SqlError
+from headrace.explore import ask as questions
+from headrace.explore import names
+from headrace.explore.answer import Answer, plain
+from headrace.jsonfile import read_json
+from headrace.model.pipeline import Definition
+from headrace.model.runs import RunSpec
+from headrace.supervisor import desired, process
+
+RIGHT = ("BIGINT", "INT", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "SMALLINT", "TINYINT", "LONG")
+
+
+def ask(work: Workspace, text: str, rows_max: int, timeout_s: float) -> Answer:
+    return questions.ask(text, _names(work), rows_max=rows_max, timeout_s=timeout_s)
+
+
+def ask_spark(work: Workspace, text: str, rows_max: int, timeout_s: float, quiet: bool) -> Answer:
+    """The same question for a Spark of its own, in a driver that only answers it."""
+    begin = time.monotonic()
+    tables = {
+        name: {"sink": one.sink.fields(), "schema": one.schema}
+        for name, one in _names(work).tables.items()
+        if isinstance(one.sink, Files) and "." not in name
+    }
+    with tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
+        answer = Path(folder) / "answer.json"
+        spec = RunSpec(
+            run="",
+            pipeline="sql",
+            project=str(work.project),
+            state=str(work.places.state),
+            version=definitions.snapshot(work),
+            profile=work.profile,
+            file="",
+            at=time.time(),
+            question={"sql": text, "tables": tables, "rows_max": rows_max, "answer": str(answer)},
+        )
+        with spinner.shown("asking Spark (a JVM starts)", quiet=quiet):
+            ended = process.to_the_end(work.places, spec, timeout_s)
+        if ended.code != 0:
+            kind = SetupError if ended.code == 3 else SqlError
+            raise definitions.revived(ended.error or {}, kind)
+        body = read_json(answer) or {}
+    return Answer(
+        columns=tuple(body["columns"]),
+        types=tuple(body["types"]),
+        rows=tuple(tuple(row) for row in body["rows"][:rows_max]),
+        is_cut=len(body["rows"]) > rows_max,
+        took_s=time.monotonic() - begin,
+    )
+
+
+def tables(work: Workspace) -> list[names.Table]:
+    """What has rows to read, each once: by its name in headrace.toml, or else by its stream's."""
+    best: dict[str, tuple[tuple[bool, int, str], names.Table]] = {}
+    for name, table in _names(work).tables.items():
+        place = table.sink.identity() if isinstance(table.sink, Files) else None
+        rank = (name not in work.settings.sinks, len(name), name)
+        if place and (place not in best or rank < best[place][0]):
+            best[place] = (rank, table)
+    return sorted((table for _, table in best.values()), key=lambda one: one.name)
+
+
+def _names(work: Workspace) -> names.Names:
+    return names.collect(work.settings, _deployed(work))
+
+
+def _deployed(work: Workspace) -> Iterable[Definition]:
+    """A definition that cannot be read hides its own names, not those of the others."""
+    for one in desired.listed(work.places):
+        if found := definitions.stored(work, one.version, one.profile, one.pipeline):
+            yield found
+
+
+def show(answer: Answer, *, json_: bool) -> None:
+    if json_:
+        shown.print_json(answer.to_json())
+        return
+    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name, kind in zip(answer.columns, answer.types, strict=True):
+        is_number = kind.upper().startswith(RIGHT)
+        grid.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in answer.rows:
+        grid.add_row(*(_cell(value) for value in row))
+    screen = shown.console()
+    with screen.capture() as printed:
+        screen.print(grid)
+    click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
+    click.secho(_footer(answer), dim=True, err=True)
+
+
+def _footer(answer: Answer) -> str:
+    count = len(answer.rows)
+    rows = f"{'the first ' if answer.is_cut else ''}{count:,} row{'s' * (count != 1)}"
+    parts = [f"{rows} in {answer.took_s * 1000:,.0f} ms"]
+    for one in answer.tables:
+        batch = f" (batch {one.batch})" if one.batch is not None else ""
+        parts.append(f"{one.table} as of {shown.clock(one.at) or 'never'}{batch}")
+    return "; ".join(parts)
+
+
+def show_tables(found: list[names.Table], *, json_: bool) -> None:
+    if json_:
+        body = [
+            {
+                "name": one.name,
+                "kind": one.sink.kind,
+                "path": one.sink.identity(),
+                "written_by": one.written_by or None,
+                "schema": one.schema,
+            }
+            for one in found
+        ]
+        shown.print_json({"tables": body})
+        return
+    if not found:
+        click.echo("Nothing can be asked by name yet: no sinks, and nothing is deployed.")
+        click.echo("Files are read by their path: SELECT * FROM parquet.`data/metrics`")
+        return
+    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("table", "written by", "columns"):
+        grid.add_column(name, no_wrap=name != "columns")
+    for one in found:
+        grid.add_row(one.name, one.written_by, one.schema or "")
+    shown.console().print(grid)
+
+
+def _cell(value: Any) -> Text:
+    if value is None:
+        return Text("null", style="dim")
+    if isinstance(value, datetime):
+        return Text(value.strftime("%Y-%m-%d %H:%M:%S.%f").removesuffix(".000000"))
+    return Text(str(plain(value)))

@@ -1,0 +1,65 @@
+"""What a question in SQL gets, whoever answers it: rows, and how new the data is."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A table that was read. `at` is when its newest rows were committed."""
+
+    table: str
+    at: float | None = None
+    batch: int | None = None
+    files: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    is_cut: bool  # there are more rows than were asked for
+    took_s: float
+    tables: tuple[AsOf, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        described = zip(self.columns, self.types, strict=True)
+        return {
+            "columns": [{"name": name, "type": kind} for name, kind in described],
+            "rows": [[plain(value) for value in row] for row in self.rows],
+            "is_cut": self.is_cut,
+            "took_ms": round(self.took_s * 1000),
+            "tables": [
+                {
+                    "name": one.table,
+                    "as_of": plain(datetime.fromtimestamp(one.at, UTC)) if one.at else None,
+                    "batch": one.batch,
+                    "files": one.files,
+                }
+                for one in self.tables
+            ],
+        }
+
+
+def plain(value: Any) -> Any:
+    """For JSON: times as ISO text, in UTC where they are moments; bytes as base64."""
+    if isinstance(value, datetime):
+        return (value.replace(tzinfo=UTC) if value.tzinfo is None else value).isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal | timedelta):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(one) for one in value]
+    return value

@@ -1,0 +1,182 @@
+"""From a table to the files that count, and to the DuckDB text that reads exactly these.
+
+Invariant: of a folder that a stream writes to, only what its log has committed is ever named.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.connectors.files import Files
+from headrace.errors import SqlError
+from headrace.explore import committed
+from headrace.explore.names import Table, files_of
+
+USE_SPARK = "headrace sql --spark reads it, with a Spark of its own (some seconds more)"
+_VARIES = "FROM read_parquet("
+_PLAIN = {"header": "header", "sep": "delim", "delimiter": "delim", "quote": "quote",
+          "escape": "escape", "nullValue": "nullstr"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """`at` is when the newest rows were committed. `call` reads the files, or stands for none."""
+
+    table: Table
+    files: tuple[str, ...]
+    call: str
+    at: float | None = None
+    batch: int | None = None
+
+    def text(self, *, is_varying: bool = False) -> str:
+        """All rows. `is_varying`: the files differ in their columns; then all heads are read first,
+        which takes longer."""
+        if not is_varying or not self.call.startswith(_VARIES):
+            return self.call
+        return self.call.removesuffix(")") + ", union_by_name = true)"
+
+
+def scan(table: Table) -> Scan:
+    sink = files_of(table)
+    if (scheme := sink.path.partition(":/")[0]) not in ("", sink.path, "file"):
+        raise SqlError(
+            f"{table.name!r} is on {scheme}, which is not read from here.",
+            where=sink.path,
+            fix=USE_SPARK,
+            slug="needs-spark",
+        )
+    if sink.format not in _READERS:
+        raise SqlError(
+            f"{table.name!r} is in {sink.format} files, which DuckDB does not read.",
+            where=sink.path,
+            fix=USE_SPARK,
+            slug="needs-spark",
+        )
+    folder = Path(sink.identity())
+    if (folder / committed.LOG).is_dir():
+        return _committed(table, sink, folder)
+    return _plain(table, sink, folder)
+
+
+def _committed(table: Table, sink: Files, folder: Path) -> Scan:
+    # The moment before the files: what is read is at least as new as is said.
+    log = folder / committed.LOG
+    entries = [(int(p.name.partition(".")[0]), p) for p in log.iterdir() if p.name[0].isdigit()]
+    batch, newest = max(entries, default=(None, None), key=lambda entry: entry[0] or 0)
+    at = newest.stat().st_mtime if newest else None
+    paths = tuple(one.path for one in committed.files(folder) if one.size > 0)
+    return Scan(table, paths, _call(table, sink, folder, paths), at, batch)
+
+
+def _plain(table: Table, sink: Files, folder: Path) -> Scan:
+    """A folder that no stream writes to: all files in it, as Spark would take them."""
+    if not folder.exists():
+        written = f" {table.written_by} has not written anything yet." if table.written_by else ""
+        raise SqlError(
+            f"There is nothing at {folder}.{written}",
+            fix="headrace status says how far it is" if written else "Name an existing folder.",
+            slug="nothing-to-read",
+        )
+    paths = tuple(sorted(_visible(folder))) if folder.is_dir() else (str(folder),)
+    at = max((os.stat(path).st_mtime for path in paths), default=None)
+    return Scan(table, paths, _call(table, sink, folder, paths), at)
+
+
+def _visible(folder: Path) -> list[str]:
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [f for f in folders if not f.startswith((".", "_")) or "=" in f]
+        found += [os.path.join(place, n) for n in names if not n.startswith((".", "_"))]
+    return found
+
+
+def _call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...]) -> str:
+    columns = _columns(table.schema or sink.schema)
+    if not paths:
+        if not columns:
+            raise SqlError(
+                f"{table.name!r} holds no rows yet, and its columns are not known.",
+                where=str(folder),
+                slug="nothing-to-read",
+            )
+        shape = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
+        return f"SELECT {shape} WHERE false"
+    parts = {name for path in paths for name in _partitions(path, folder)}
+    inside = {name: kind for name, kind in columns.items() if name not in parts}
+    options = _READERS[sink.format](sink, inside)
+    if parts:
+        kinds = {name: columns.get(name, "VARCHAR") for name in sorted(parts)}
+        options["hive_partitioning"] = "true"
+        options["hive_types"] = _struct(kinds)
+    given = "".join(f", {name} = {value}" for name, value in options.items())
+    reader = _FUNCTIONS[sink.format]
+    listed = ", ".join(literal(path) for path in paths)
+    return f"FROM {reader}([{listed}]{given})"
+
+
+def _partitions(path: str, folder: Path) -> list[str]:
+    """day=2026-01-01/part-0.parquet: the names before the signs."""
+    inside = Path(path).parent
+    if not inside.is_relative_to(folder):
+        return []
+    return [p.partition("=")[0] for p in inside.relative_to(folder).parts if "=" in p]
+
+
+def _columns(schema: str | None) -> dict[str, str]:
+    """Spark's DDL as names and DuckDB's types."""
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    if not schema:
+        return {}
+    try:
+        made = parse_one(f"CREATE TABLE t ({schema})", read="spark")
+    except SqlglotError:
+        return {}
+    return {
+        column.name: column.args["kind"].sql("duckdb") for column in made.find_all(exp.ColumnDef)
+    }
+
+
+def _parquet(sink: Files, columns: dict[str, str]) -> dict[str, str]:
+    return {}  # the files say it themselves
+
+
+def _json(sink: Files, columns: dict[str, str]) -> dict[str, str]:
+    shape = {"columns": _struct(columns)} if columns else {}
+    return {"format": "'newline_delimited'", **shape}
+
+
+def _csv(sink: Files, columns: dict[str, str]) -> dict[str, str]:
+    options = {"header": "false", "delim": "','", "quote": "'\"'", "escape": "'\\'"}
+    for name, value in sink.options.items():
+        if name in _PLAIN:
+            key = _PLAIN[name]
+            options[key] = str(value).lower() if key == "header" else literal(str(value))
+    if columns:
+        options["columns"] = _struct(columns)
+    return options
+
+
+def _lines(sink: Files, columns: dict[str, str]) -> dict[str, str]:
+    name = next(iter(columns), "value")
+    return {"columns": _struct({name: "VARCHAR"}), "header": "false", "delim": r"'\0'",
+            "quote": "''", "escape": "''", "auto_detect": "false"}  # fmt: skip
+
+
+_READERS = {"parquet": _parquet, "json": _json, "csv": _csv, "text": _lines}
+_FUNCTIONS = {"parquet": "read_parquet", "json": "read_json", "csv": "read_csv", "text": "read_csv"}
+
+
+def _struct(kinds: dict[str, str]) -> str:
+    return "{" + ", ".join(f"{literal(n)}: {literal(kind)}" for n, kind in kinds.items()) + "}"
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
