@@ -100,6 +100,8 @@ logger.stopping.name = org.apache.spark.sql.execution.streaming.runtime.MicroBat
 logger.stopping.level = error
 logger.cancel.name = org.apache.spark.scheduler.DAGScheduler
 logger.cancel.level = error
+logger.pool.name = org.apache.spark.scheduler.FairSchedulableBuilder
+logger.pool.level = error
 """
 
 
