@@ -24,7 +24,9 @@ def headrace(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_what_init_writes_is_checked_runs_and_drains(tmp_path: Path) -> None:
+def test_what_init_writes_is_checked_runs_and_drains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`make demo` is `init` and `run`: its script does both, and Ctrl-C ends it."""
     folder = tmp_path / "hello"
     binary = Path(sys.executable).with_name("headrace")
@@ -42,7 +44,11 @@ def test_what_init_writes_is_checked_runs_and_drains(tmp_path: Path) -> None:
         run.wait()
     words = errors.read_text()
     checked = headrace(folder, "check", "--json")
-    question = "SELECT word, count(*) AS n FROM words GROUP BY word ORDER BY n DESC, word LIMIT 3"
+    question = (
+        "SELECT word, count(*) AS n, max(at) AS newest FROM words GROUP BY word "
+        "ORDER BY n DESC, word LIMIT 3"
+    )
+    monkeypatch.setenv("TZ", "America/New_York")  # moments are told in UTC wherever one sits
     asked = [headrace(folder, "sql", question, "--json", *more) for more in ((), ("--spark",))]
 
     assert (checked.returncode, waited.returncode) == (0, 0), waited.stderr

@@ -11,7 +11,14 @@ from headrace.cli.options import Options, Seconds, as_json, pass_options, shared
 
 @click.command()
 @click.argument("text", metavar="[SQL]", required=False)
-@click.option("-n", "rows", default=1000, show_default=True, help="Show at most so many rows.")
+@click.option(
+    "-n",
+    "rows",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Show at most so many rows.",
+)
 @click.option("--timeout", type=Seconds(), default="60s", show_default=True)
 @click.option("--spark", is_flag=True, help="Ask Spark instead of DuckDB; a JVM starts for it.")
 @as_json

@@ -75,13 +75,13 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
             continue
         problems += found
         if graph.queries:
-            loaded.append((name, file, mine, graph))
+            loaded.append((name, file, mine, graph, not found))
     if loaded:
         spark = start_session(spec, settings, run_dir, ours)
-        for name, file, mine, wanted in loaded:
+        for name, file, mine, wanted, is_sound in loaded:
             try:
                 built = build.build(wanted, spark, mine, prepare=False)
-                if not wanted.unsound:
+                if is_sound:
                     _write_definition(spec, name, file, built)
             except Error as exc:
                 problems += _each(exc)

@@ -5,6 +5,7 @@ For what DuckDB cannot read or say. Only the command line asks this way: Spark S
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 
 def answer(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet) -> Exit:
+    # PySpark hands moments over in the process's own time zone and without its name.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     asked = spec.question
     wanted = sql.tables(asked["sql"], list(asked["tables"]))
     spark = pipeline.start_session(spec, settings, run_dir, ours)

@@ -75,7 +75,12 @@ def _run(
             _lock(conn, [path for one in scans for path in one.files])
             (statement,) = conn.extract_statements(sql)
             if statement.type != duckdb.StatementType.SELECT:
-                raise SqlError("Only a SELECT is answered here.", slug="not-a-query")
+                raise SqlError(
+                    "Only a SELECT is answered here.",
+                    why=f"This came out as {statement.type.name}: looking changes nothing.",
+                    fix="Ask one SELECT at a time.",
+                    slug="not-a-query",
+                )
             found = conn.execute(statement)
             described = found.description or []
             rows = found.fetchmany(rows_max + 1)

@@ -99,6 +99,7 @@ def _call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...]) -> st
             raise SqlError(
                 f"{table.name!r} holds no rows yet, and its columns are not known.",
                 where=str(folder),
+                fix="deploy the stream that writes it: headrace up",
                 slug="nothing-to-read",
             )
         shape = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
