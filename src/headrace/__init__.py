@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from headrace.connectors.alert import alert as alert
     from headrace.connectors.console import console as console
     from headrace.connectors.each import each_batch as each_batch
     from headrace.connectors.each import each_row as each_row
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.connectors.files import orc as orc
     from headrace.connectors.files import parquet as parquet
     from headrace.connectors.files import text as text
+    from headrace.connectors.live import live as live
     from headrace.connectors.memory import memory as memory
     from headrace.connectors.rate import rate as rate
     from headrace.connectors.socket import socket as socket
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from headrace.define.triggers import available_now as available_now
     from headrace.define.triggers import continuous as continuous
     from headrace.define.triggers import real_time as real_time
+    from headrace.transforms.absent import absent as absent
+    from headrace.transforms.parse import parse_json as parse_json
 
 _NAMES = {
     "source": "headrace.define.api",
@@ -40,6 +44,8 @@ _NAMES = {
     "available_now": "headrace.define.triggers",
     "real_time": "headrace.define.triggers",
     "continuous": "headrace.define.triggers",
+    "parse_json": "headrace.transforms.parse",
+    "absent": "headrace.transforms.absent",
     "files": "headrace.connectors.files",
     "text": "headrace.connectors.files",
     "csv": "headrace.connectors.files",
@@ -52,6 +58,8 @@ _NAMES = {
     "socket": "headrace.connectors.socket",
     "console": "headrace.connectors.console",
     "memory": "headrace.connectors.memory",
+    "live": "headrace.connectors.live",
+    "alert": "headrace.connectors.alert",
     "each_row": "headrace.connectors.each",
     "each_batch": "headrace.connectors.each",
 }

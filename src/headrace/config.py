@@ -116,8 +116,19 @@ class Settings:
         """CHECKPOINTS/PIPELINE/QUERY/v1, with the profile before it where that is not dev."""
         if chosen := (self.queries.get(query) or QuerySettings()).checkpoint:
             return counted_from(self.project, chosen)
+        return self._below(self.checkpoints, pipeline, query, "v1")
+
+    def result(self, pipeline: str, query: str) -> str:
+        """RESULTS/PIPELINE/QUERY/v1: the snapshots of a live table."""
+        return self._below(self.results, pipeline, query, "v1")
+
+    def quarantined(self, pipeline: str, node: str) -> str:
+        """QUARANTINE/PIPELINE/VIEW: the records that could not be used."""
+        return self._below(self.quarantine, pipeline, node)
+
+    def _below(self, folder: str, *names: str) -> str:
         above = () if self.profile == DEV else (self.profile,)
-        return "/".join((self.checkpoints.rstrip("/"), *above, pipeline, query, "v1"))
+        return "/".join((folder.rstrip("/"), *above, *names))
 
     def place(self, *keys: str) -> str:
         """`headrace.toml:LINE` of a table or setting, as far down as it is written there."""

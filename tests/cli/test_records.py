@@ -185,3 +185,20 @@ def test_a_growing_file_gives_whole_lines_only(tmp_path: Path) -> None:
     second = eventually(growing.lines)
 
     assert (before, first, second) == ([], ["one"], ["two"])
+
+
+def test_progress_and_events_tell_how_old_the_rows_were(project: Project) -> None:
+    project.deployed()
+    operators = [{"numRowsDroppedByWatermark": 77}]
+    body = {"batchId": 4, "numInputRows": 20, "stateOperators": operators}
+    fresh = {"basis": "arrival", "n": 20, "p50_ms": 31_000, "p99_ms": 58_000}
+    event = Event(5.0, Kind.PROGRESSED, "kept", {"progress": body, "fresh": fresh})
+    project.ran(events=(*started(), event))
+
+    words = project.headrace("progress", "hello/kept").stdout
+    told = project.headrace("events", "hello/kept", "--all").stdout
+
+    assert "31 s / 58 s" in words
+    assert "77" in words
+    assert project.json("progress", "hello/kept")["progress"][0]["fresh"] == fresh
+    assert "batch 4: 20 rows, half of them within 31 s" in told

@@ -219,3 +219,46 @@ def test_what_a_query_does_now_is_told_without_long_paths() -> None:
     )
     assert tables.now("Waiting for next trigger") == "Waiting for next trigger"
     assert tables.now(None) == ""
+
+
+def test_status_shows_how_fresh_answers_are_a_broken_promise_and_late_rows(
+    project: Project,
+) -> None:
+    project.deployed()
+    broken = "p99 is 3 min old, promised within 60 s"
+    query = QueryStatus(
+        "kept", "running", fresh_p50_ms=31_000.0, fresh_p99_ms=180_000.0, fresh_basis="arrival",
+        fresh_within_s=60.0, broken_promise=broken, newest_at=1.0, late_rows=1_234,
+    )  # fmt: skip
+    why = f"1 query; kept: {broken}"
+    kept(project, running(why=why, queries=(query,), cpu_s_per_million_rows=20.6))
+
+    words = project.headrace("status").stdout
+    [pipeline] = project.json("status")["pipelines"]
+
+    for part in (why, "fresh p50 / p99", "31 s / 3 min > 60 s", "late", "1,234", "20.6 CPU s"):
+        assert part in words
+    assert pipeline["cpu_s_per_million_rows"] == 20.6
+    assert pipeline["queries"][0]["broken_promise"] == broken
+    assert pipeline["queries"][0]["late_rows"] == 1_234
+    told = project.headrace("why", "hello").stdout
+    assert f"broken promise: kept: {broken}" in told
+    assert "half of the rows are answered within 31 s, 99 % within 3 min after they came" in told
+    assert "1,234 late rows were left out" in told
+    assert "restarts nothing" in told
+
+
+def test_status_says_nothing_of_what_is_not_known(project: Project) -> None:
+    project.deployed()
+    kept(project, running())
+
+    words = project.headrace("status").stdout
+
+    assert "late" not in words
+    assert "CPU" not in words
+    assert ">" not in words
+
+
+def test_ages_below_a_second_are_milliseconds() -> None:
+    assert tables.ages(240.4, 1_500.0) == "240 ms / 1.5 s"
+    assert tables.ages(None, None) == ""

@@ -27,6 +27,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "socket": {"host": "localhost", "port": 9999},
     "console": {"rows": 5},
     "memory": {},
+    "live": {"key": ["minute"], "chart": "bar", "x": "minute", "y": ["logins"], "rows": 5},
+    "alert": {"key": "id", "title": "{id}", "severity": "critical", "resolve_after": "1 minute"},
 }
 
 

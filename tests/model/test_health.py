@@ -8,6 +8,7 @@ import pytest
 
 from headrace.model import health
 from headrace.model.events import Event, Kind
+from headrace.model.freshness import Sample, Window
 from headrace.model.health import Stall, Subject
 from headrace.model.limits import WatchdogLimits
 from headrace.model.runs import Desired, Exit
@@ -98,7 +99,7 @@ def test_a_situation_has_one_state_and_words(subject: Subject, state: State, wor
 def test_a_stopped_query_says_how_and_where() -> None:
     subject = seen(stopped="clean", stopped_batch=8)
 
-    (row,) = health.query_statuses(subject)
+    (row,) = health.query_statuses(subject, 100.0)
 
     assert row.state == "stopped"
     assert subject.view is not None
@@ -137,3 +138,99 @@ def test_every_ending_has_a_cause_in_words() -> None:
         assert words[0].islower()
     told = Exit("failed", 1, 0.0, error={"what": "The broker is away.\nmore"})
     assert health.cause(told) == "the broker is away"
+
+
+def aged(age_s: float, n: int = 10, basis: str = "arrival") -> Window:
+    return Window((Sample(1.0, basis, n, ((age_s * 1000, 100),), age_s * 1000),))
+
+
+PROMISED = {"fresh": aged(180), "fresh_within_s": 60.0}
+WAITS = {"data_available": True, "trigger_active": True, "clear_at": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (PROMISED, "p99 is 3 min old, promised within 60 s"),
+        ({**PROMISED, "fresh_within_s": 600.0}, None),
+        ({**PROMISED, "fresh_within_s": None}, None),
+        ({**PROMISED, "stopped": "clean"}, None),
+        ({"fresh_within_s": 60.0}, None),  # not known is not broken
+        (
+            {"fresh_within_s": 30.0, **WAITS},
+            "no answer for 99 s while data waits, promised within 30 s",
+        ),
+        (
+            {"fresh_within_s": 300.0, **WAITS},
+            None,
+        ),
+        ({"fresh_within_s": 30.0, **WAITS, "trigger_active": False}, None),
+    ],
+)
+def test_a_promise_is_broken_in_words(query: dict[str, object], words: str | None) -> None:
+    subject = seen(**query)
+    assert subject.view is not None
+
+    assert health.broken_promise(subject.view, subject.view.queries["q"], 100.0) == words
+
+
+def test_a_broken_promise_is_told_and_is_no_state() -> None:
+    running, behind = seen(**PROMISED), seen(**PROMISED, lag_rows=12_000)
+
+    said = "q: p99 is 3 min old, promised within 60 s"
+    assert health.judge(running, 100.0) == (State.RUNNING, f"1 query; {said}")
+    assert health.judge(behind, 100.0) == (State.CATCHING_UP, f"q 12,000 rows behind; {said}")
+    (row,) = health.query_statuses(running, 100.0)
+    assert (row.state, row.fresh_p50_ms, row.fresh_p99_ms) == ("running", 180_000, 180_000)
+    assert (row.fresh_within_s, row.broken_promise) == (
+        60.0,
+        "p99 is 3 min old, promised within 60 s",
+    )
+
+
+def chain(*queries: QueryView) -> RunView:
+    return RunView(pid=1, queries={query.name: query for query in queries})
+
+
+def test_what_is_read_back_is_as_old_as_all_who_had_it_before() -> None:
+    first, other = QueryView("first", fresh=aged(30)), QueryView("other", fresh=aged(50))
+    second = QueryView("second", fresh=aged(5), after=("first", "other"))
+    third = QueryView("third", fresh=aged(1), after=("second",))
+    view = chain(first, other, second, third)
+
+    assert health.freshness(view, first) == (30_000, 30_000)
+    assert health.freshness(view, third) == (56_000, 56_000)
+
+
+def test_the_newest_answer_is_as_old_as_its_record_and_not_as_the_file_between() -> None:
+    first = QueryView("first", newest_at=10.0)
+    second = QueryView("second", newest_at=30.0, after=("first",))
+    third = QueryView("third", newest_at=40.0, after=("second", "unknown"))
+    view = chain(first, second, third)
+
+    assert [health.newest_at(view, query) for query in (first, second, third)] == [10.0] * 3
+    assert health.newest_at(view, QueryView("none", after=("first",))) is None
+
+
+def test_an_age_by_event_time_has_the_way_before_in_it() -> None:
+    second = QueryView("second", fresh=aged(5, basis="event"), after=("first",))
+
+    assert health.freshness(chain(QueryView("first", fresh=aged(30)), second), second)[0] == 5_000
+
+
+@pytest.mark.parametrize("after", [("first",), ("gone",), ("second",)])
+def test_an_unknown_way_before_makes_the_whole_unknown(after: tuple[str, ...]) -> None:
+    second = QueryView("second", fresh=aged(5), after=after)
+
+    assert health.freshness(chain(QueryView("first"), second), second) == (None, None)
+
+
+def test_the_cost_of_a_million_rows_is_told_once_there_are_enough() -> None:
+    def cost(rows: int, cpu_s: float | None = 41.237) -> float | None:
+        queries = {name: QueryView(name, rows_in=rows // 2) for name in "ab"}
+        return health.cpu_s_per_million_rows(RunView(queries=queries, cpu_s=cpu_s))
+
+    assert cost(2_000_000) == 20.6
+    assert cost(2_000) is None
+    assert cost(2_000_000, None) is None
+    assert health.cpu_s_per_million_rows(None) is None

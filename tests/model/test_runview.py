@@ -126,3 +126,73 @@ def test_the_end_of_queries_is_kept() -> None:
     assert (view.queries["q"].stopped, view.queries["q"].stopped_batch) == ("clean", 4)
     assert (view.drain_reason, view.skipped_lines) == ("asked", 12)
     assert view.exited == {"ending": "drained"}
+
+
+def aged(at: float, batch: int, age_ms: float, n: int = 10) -> Event:
+    fresh = {"basis": "arrival", "n": n, "newest_ms": age_ms, "ages": [[age_ms, 100]]}
+    return Event(at, Kind.PROGRESSED, "q", {"progress": {"batchId": batch}, "fresh": fresh})
+
+
+def test_freshness_is_over_the_last_batches_by_their_rows() -> None:
+    view = fold_all([aged(1, 0, 500, n=10), aged(2, 1, 9_000, n=90), progressed(3, 2, rows=0)])
+
+    query = view.queries["q"]
+    assert (query.fresh.p50_ms, query.fresh.p99_ms, query.fresh.basis) == (9_000, 9_000, "arrival")
+    assert query.newest_at == 2 - 9.0
+
+
+def test_a_run_that_never_said_how_old_its_rows_were_is_not_known_to_be_fresh() -> None:
+    query = fold_all([progressed(1, 0)]).queries["q"]
+
+    assert (query.fresh.p50_ms, query.fresh.p99_ms, query.newest_at) == (None, None, None)
+
+
+def test_after_a_quarter_of_an_hour_with_nothing_to_do_old_ages_are_forgotten() -> None:
+    events = [aged(1, 0, 500), Event(800, Kind.IDLED, "q"), Event(950, Kind.IDLED, "q")]
+
+    assert fold_all(events[:2]).queries["q"].fresh.p99_ms == 500
+    late = fold_all(events).queries["q"]
+    assert (late.fresh.p99_ms, late.newest_at) == (None, 0.5)
+
+
+def test_a_real_time_query_is_not_measured_at_the_end_of_its_long_batch() -> None:
+    started = Event(0, Kind.QUERY_STARTED, "q", {"batch_length_s": 60})
+
+    assert fold_all([started, aged(1, 0, 500)]).queries["q"].fresh.samples == ()
+
+
+def test_late_rows_add_up_over_operators_and_batches() -> None:
+    def late(at: float, batch: int, *counts: object) -> Event:
+        operators = [{"numRowsDroppedByWatermark": count} for count in counts]
+        return progressed(at, batch, stateOperators=operators)
+
+    query = fold_all([late(1, 0, 3, 4), late(2, 1, 5), late(3, 2, -1, "x", None)]).queries["q"]
+
+    assert query.late_rows == 12
+
+
+def test_what_was_promised_and_what_comes_first_is_known_from_the_start() -> None:
+    facts = {"fresh_within_s": 60, "after": ["history", 7]}
+
+    query = fold_all([Event(1, Kind.QUERY_STARTED, "q", facts)]).queries["q"]
+
+    assert (query.fresh_within_s, query.after) == (60.0, ("history",))
+
+
+def test_data_waits_from_the_look_that_found_it_until_its_commit() -> None:
+    def looked(at: float, data: bool, active: bool) -> Event:
+        status = {"data_available": data, "trigger_active": active}
+        return Event(at, Kind.SAMPLED, data={"queries": {"q": status}})
+
+    events = [
+        Event(0, Kind.QUERY_STARTED, "q"),
+        looked(1, False, False),
+        looked(2, True, True),
+        looked(30, True, True),
+        progressed(40, 0),
+        looked(50, True, False),  # Spark says so until its next look
+        looked(60, True, True),
+    ]
+
+    clear = [fold_all(events[: n + 1]).queries["q"].clear_at for n in range(len(events))]
+    assert clear == [0, 1, 1, 1, 40, 50, 50]

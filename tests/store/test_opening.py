@@ -490,5 +490,5 @@ def test_an_older_schema_is_brought_up_to_date_and_keeps_its_rows(
 
     assert conn.note is None
     assert db.rows(conn, "SELECT count(extra IS NULL) AS n FROM events")[0]["n"] == 400
-    assert conn.execute("PRAGMA user_version").fetchone()[0] == 2
+    assert conn.execute("PRAGMA user_version").fetchone()[0] == len(old.steps) + 1
     conn.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.store import db, progress, retention
+from headrace.store import db, migrations, progress, retention
 
 DAY = 86_400.0
 T0 = 1_700_000_000.0 // 3600 * 3600  # a full hour
@@ -184,6 +185,35 @@ def test_a_range_with_too_many_points_gives_the_latest(conn: db.Store) -> None:
     assert [b.start for b in found] == [T0 + 50_000]
 
 
+def fresh(p50_ms: float, p99_ms: float, n: int = 10) -> dict[str, Any]:
+    return {"basis": "arrival", "n": n, "p50_ms": p50_ms, "p99_ms": p99_ms, "newest_ms": 1}
+
+
+def test_how_old_the_rows_of_a_batch_were_is_kept_and_added_up_by_rows(conn: db.Store) -> None:
+    progress.add(conn, "p", "r", "q", T0, spark(batch=0), fresh(100, 900, n=30))
+    progress.add(conn, "p", "r", "q", T0 + 1, spark(batch=1), fresh(500, 700, n=10))
+    progress.add(conn, "p", "r", "q", T0 + 2, spark(batch=2))  # nothing is known of this one
+
+    first, _, last = progress.recent(conn, "p", "q")
+    assert (first.fresh_basis, first.fresh_n, first.fresh_newest_ms) == ("arrival", 30, 1)
+    assert (first.fresh_p50_ms, first.fresh_p99_ms) == (100, 900)
+    assert (last.fresh_basis, last.fresh_n, last.fresh_p50_ms) == (None, 0, None)
+    for step_s in (10, 60, 3600):
+        (bucket,) = progress.rolled(conn, "p", "q", T0, T0 + 60, step_s)
+        assert (bucket.fresh_n, bucket.fresh_p50_ms, bucket.fresh_p99_ms_max) == (40, 200, 900)
+        assert bucket.dropped == 9
+
+
+@pytest.mark.parametrize(
+    "odd", [None, [], "x", {}, {**fresh(1, 2), "n": 0}, {**fresh(1, 2), "p99_ms": math.nan}]
+)
+def test_odd_ages_are_left_out(conn: db.Store, odd: Any) -> None:
+    assert progress.add(conn, "p", "r", "q", T0, spark(), odd)
+
+    assert progress.recent(conn, "p")[0].fresh_n == 0
+    assert progress.rolled(conn, "p", "q", T0, T0 + 60, 60)[0].fresh_p50_ms is None
+
+
 ROWS = st.lists(
     st.tuples(
         st.integers(0, 8),  # batch
@@ -194,6 +224,7 @@ ROWS = st.lists(
         st.one_of(st.none(), st.integers(0, 10_000)),  # ms
         st.one_of(st.none(), st.integers(1, 4000)),  # watermark, seconds after T0
         st.one_of(st.none(), st.integers(0, 99)),  # rows of state
+        st.one_of(st.none(), st.tuples(st.integers(1, 99), st.integers(0, 9_999))),  # n, age in ms
     ),
     max_size=40,
 )
@@ -207,7 +238,7 @@ def test_roll_ups_equal_a_recomputation_from_all_raw_rows(
     conn = db.open_history(tmp_path_factory.mktemp("h") / "history.db")
     taken: dict[tuple[str, int], Any] = {}
     with db.transaction(conn):
-        for batch, run, offset, rows_in, rows_out, ms, mark, state in rows:
+        for batch, run, offset, rows_in, rows_out, ms, mark, state, age in rows:
             body: dict[str, Any] = {"batchId": batch, "numInputRows": rows_in}
             body["sink"] = {"numOutputRows": rows_out}
             body["durationMs"] = {} if ms is None else {"triggerExecution": ms}
@@ -215,9 +246,11 @@ def test_roll_ups_equal_a_recomputation_from_all_raw_rows(
             if moment is not None:
                 body["eventTime"] = {"watermark": _iso(moment)}
             body["stateOperators"] = [] if state is None else [{"numRowsTotal": state}]
-            is_new = add(conn, T0 + offset, body, run=run)
+            ages = None if age is None else fresh(age[1], age[1] + 1, n=age[0])
+            is_new = progress.add(conn, "p", run, "q", T0 + offset, body, ages)
             assert is_new == ((run, batch) not in taken)
-            taken.setdefault((run, batch), (T0 + offset, rows_in, rows_out, ms, moment, state))
+            told = (T0 + offset, rows_in, rows_out, ms, moment, state, age)
+            taken.setdefault((run, batch), told)
 
     found = progress.rolled(conn, "p", "q", T0 - step_s, T0 + 4 * 3600, step_s)
     conn.close()
@@ -233,7 +266,8 @@ def _iso(moment: float) -> str:
 
 def _as_tuple(b: progress.Bucket) -> tuple[Any, ...]:
     amounts = (b.batches, b.rows_in, b.rows_in_min, b.rows_in_max, b.rows_out)
-    return (b.start, *amounts, b.batch_ms, b.batch_ms_max, b.state_rows_max, b.watermark)
+    ages = (b.fresh_n, b.fresh_p50_ms_by_n, b.fresh_p99_ms_max)
+    return (b.start, *amounts, b.batch_ms, b.batch_ms_max, b.state_rows_max, b.watermark, *ages)
 
 
 def _recomputed(raw: list[Any], step_s: int) -> list[tuple[Any, ...]]:
@@ -245,6 +279,7 @@ def _recomputed(raw: list[Any], step_s: int) -> list[tuple[Any, ...]]:
         ms = [row[3] for row in inside if row[3] is not None]
         marks = [(row[0], row[4]) for row in inside if row[4] is not None]
         state = [row[5] for row in inside if row[5] is not None]
+        ages = [row[6] for row in inside if row[6] is not None]
         result.append(
             (
                 start,
@@ -257,6 +292,9 @@ def _recomputed(raw: list[Any], step_s: int) -> list[tuple[Any, ...]]:
                 max(ms) if ms else None,
                 max(state) if state else None,
                 max(marks)[1] if marks else None,
+                sum(n for n, _ in ages),
+                sum(n * age for n, age in ages) if ages else None,
+                max(age + 1 for _, age in ages) if ages else None,
             )
         )
     return result
@@ -277,3 +315,27 @@ def test_pruning_raw_rows_keeps_the_roll_ups_and_reading_again_does_not_count_tw
     assert again == [False] * 20
     assert new
     assert progress.rolled(conn, "p", "q", T0, T0 + 60, 60)[0].batches == before[0].batches + 1
+
+
+def test_a_history_from_before_freshness_keeps_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now = tmp_path / "history.db", migrations.HISTORY
+    monkeypatch.setattr(migrations, "HISTORY", replace(now, steps=now.steps[:1]))
+    old = db.open_history(path)
+    old.execute(
+        "INSERT INTO progress (pipeline, run, query, batch, at, rows_in, phases,"
+        " dropped_by_watermark, raw) VALUES ('p', 'r', 'q', 1, ?, 5, '{}', 0, '')",
+        (T0,),
+    )
+    old.commit()
+    old.close()
+    monkeypatch.setattr(migrations, "HISTORY", now)
+
+    conn = db.open_history(path)
+    progress.add(conn, "p", "r", "q", T0 + 1, spark(batch=2), fresh(100, 900))
+
+    before, after = progress.recent(conn, "p", "q")
+    assert (before.rows_in, before.fresh_n, before.fresh_p50_ms) == (5, 0, None)
+    assert (after.batch, after.fresh_p50_ms) == (2, 100)
+    conn.close()

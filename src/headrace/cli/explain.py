@@ -17,7 +17,7 @@ from headrace.cli.errors import in_words
 from headrace.cli.workspace import Workspace, known_query
 from headrace.model.health import span
 from headrace.model.runs import Ending, Exit
-from headrace.model.status import PipelineStatus, State
+from headrace.model.status import PipelineStatus, QueryStatus, State
 
 TRACE_LINES = 12
 _BAD = (Ending.FAILED, Ending.REFUSED, Ending.FENCED, Ending.VANISHED, Ending.STALLED, Ending.CUT)
@@ -77,6 +77,8 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
         when = f"in {span(max(0.0, at - now))} (at {tables.clock(at)})" if at else "soon"
         return f"Headrace starts it again {when}; nothing needs to be done."
     begin = "start" if is_watched else "up"
+    if status.state == State.RUNNING and any(query.broken_promise for query in status.queries):
+        return "Headrace goes on watching it; a broken promise alone restarts nothing."
     return {
         State.STARTING: "Headrace waits for its first batch, and restarts it if none comes.",
         State.RUNNING: "Headrace goes on watching it.",
@@ -96,7 +98,12 @@ def print_words(answer: Answer) -> None:
     if answer.notice:
         click.secho(answer.notice, fg="yellow")
     for query in status.queries:
-        click.echo(f"  {query.name}: {query.state}" + (f", {query.note}" if query.note else ""))
+        words = [query.state, query.note, *fresh_words(query, time.time())]
+        click.echo(f"  {query.name}: {', '.join(word for word in words if word)}")
+    for query in status.queries:
+        if query.broken_promise:
+            broken = f"{query.name}: {query.broken_promise}"
+            click.echo(click.style("broken promise: ", bold=True, fg="red") + broken)
     click.echo(click.style("next: ", bold=True) + answer.next)
     if failure is None:
         click.echo("No run of it has failed.")
@@ -115,6 +122,22 @@ def print_words(answer: Answer) -> None:
         )
     for label, path in (("full trace", answer.trace), ("output", answer.log)):
         click.echo(f"{label}: {path}" if path else "", nl=bool(path))
+
+
+def fresh_words(query: QueryStatus, now: float) -> list[str]:
+    """How old its answers are, and what came too late for any."""
+    words = []
+    if query.fresh_p50_ms is not None and query.fresh_p99_ms is not None:
+        half, nearly = (span(ms / 1000) for ms in (query.fresh_p50_ms, query.fresh_p99_ms))
+        by = {"event": " after they happened"}.get(query.fresh_basis or "", " after they came")
+        words.append(f"half of the rows are answered within {half}, 99 % within {nearly}{by}")
+    if query.newest_at is not None:
+        words.append(f"its newest answer is {span(max(0.0, now - query.newest_at))} old")
+    if query.fresh_within_s is not None:
+        words.append(f"promised within {span(query.fresh_within_s)}")
+    if query.late_rows:
+        words.append(f"{query.late_rows:,} late rows were left out")
+    return words
 
 
 def _is_bad(ended: Exit | None) -> bool:

@@ -14,7 +14,15 @@ from typing import Any
 import click
 
 from headrace import __version__
-from headrace.cli import begin, control, history, looking, questions, service
+from headrace.cli import (
+    alerts,
+    begin,
+    control,
+    history,
+    looking,
+    questions,
+    service,
+)
 from headrace.cli.errors import UNEXPECTED, interrupted, show_error, usage_error
 from headrace.cli.options import Options, shared
 from headrace.errors import ConfigError, Error
@@ -104,6 +112,7 @@ for _group in (
     service.COMMANDS,
     looking.COMMANDS,
     history.COMMANDS,
+    alerts.COMMANDS,
     questions.COMMANDS,
     control.COMMANDS,
 ):

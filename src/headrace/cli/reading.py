@@ -132,7 +132,8 @@ def _from_files(work: Workspace, wanted: Desired, *, is_kept: bool) -> PipelineS
     subject = health.Subject(
         wanted, view, attention=_attention(work, wanted), last=last.exit if last else None
     )
-    state, why = health.judge(subject, time.time())
+    now = time.time()
+    state, why = health.judge(subject, now)
     if view is None and state is State.STARTING and not is_kept:
         state, why = State.STOPPED, "should run, but no supervisor keeps it; headrace up does"
     return PipelineStatus(
@@ -146,7 +147,7 @@ def _from_files(work: Workspace, wanted: Desired, *, is_kept: bool) -> PipelineS
         pid=run.process.pid if run and run.process and is_live else None,
         jvm_pid=view.jvm_pid if view else None,
         since=run.spec.at if run and is_live else (last.exit.at if last and last.exit else None),
-        queries=health.query_statuses(subject),
+        queries=health.query_statuses(subject, now),
     )
 
 

@@ -19,6 +19,7 @@ from headrace.cli.workspace import Workspace, known_query
 from headrace.define import versions as kept
 from headrace.errors import ConfigError, StoreError
 from headrace.model.events import Event, Kind
+from headrace.model.health import span
 from headrace.store import db
 from headrace.store import events as recorded
 from headrace.supervisor import desired
@@ -215,8 +216,9 @@ def event_words(event: Event) -> str:
         return f"run ended: {data.get('ending')}" + (f": {error}" if error else "")
     if event.kind is Kind.PROGRESSED:
         progress = data.get("progress") or {}
-        rows = progress.get("numInputRows")
-        return f"batch {progress.get('batchId')}: {rows} rows"
+        words = f"batch {progress.get('batchId')}: {progress.get('numInputRows')} rows"
+        age = (data.get("fresh") or {}).get("p50_ms")
+        return words if age is None else f"{words}, half of them within {span(age / 1000)}"
     return event.kind.value
 
 
@@ -244,6 +246,7 @@ def _progress(pipeline: str, told: Told) -> dict[str, Any]:
         "run": told.run,
         "at": event.at,
         "progress": event.data.get("progress"),
+        "fresh": event.data.get("fresh"),
     }
 
 

@@ -36,9 +36,11 @@ def page() -> str:
 
 
 def _command(command: click.Command, parent: click.Context) -> str:
-    name = str(command.name)
-    ctx = click.Context(command, info_name=name, parent=parent)
-    usage = " ".join(["headrace", name, *command.collect_usage_pieces(ctx)])
+    ctx = click.Context(command, info_name=str(command.name), parent=parent)
+    usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
+    name = ctx.command_path.removeprefix("headrace ")
+    if isinstance(command, click.Group):
+        return "\n".join(_command(command.commands[one], ctx) for one in command.commands)
     help_ = inspect.cleandoc(command.help or "").replace("\b\n", "")
     own = [p for p in _options(command) if p.opts[0] not in _SHARED and p.name != "help"]
     options = "\n".join(_option(param) for param in own)

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.errors import in_words
+from headrace.model.health import span
 from headrace.model.pipeline import Definition, Query
 from headrace.model.status import PipelineStatus, QueryStatus, State
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.cli.reading import Overview
 
 WATCH_S = 1.0
+FRESH = "fresh p50 / p99"
 _COLOURS = {
     State.STARTING: "cyan",
     State.RUNNING: "green",
@@ -103,6 +105,8 @@ def _pipeline_line(status: PipelineStatus) -> Text:
         f"{status.restarts} restart{'s' * (status.restarts != 1)}" if status.restarts else ""
     )
     facts.append(f"pid {status.pid}" if status.pid else "")
+    cost = status.cpu_s_per_million_rows
+    facts.append(f"{cost:g} CPU s per million rows" if cost is not None else "")
     line.append("  " + ", ".join(fact for fact in facts if fact), style="dim")
     return line
 
@@ -111,8 +115,11 @@ def _query_table(queries: Sequence[QueryStatus]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
     for name in ("query", "state"):
         table.add_column(name, no_wrap=True)
-    for name in ("batch", "rows in", "rows/s in", "rows/s done", "behind"):
+    for name in ("batch", "rows in", "rows/s in", "rows/s done", "behind", FRESH):
         table.add_column(name, justify="right", no_wrap=True)
+    has_late = any(query.late_rows for query in queries)
+    if has_late:
+        table.add_column("late", justify="right", no_wrap=True)
     table.add_column("guarantee", no_wrap=True)
     table.add_column("now")
     for query in queries:
@@ -124,6 +131,8 @@ def _query_table(queries: Sequence[QueryStatus]) -> Table:
             _number(query.input_rate),
             _number(query.processing_rate),
             _behind(query),
+            _fresh(query),
+            *([_number(query.late_rows)] if has_late else []),
             query.guarantee or "",
             Text(query.note or now(query.message)),
         )
@@ -133,6 +142,19 @@ def _query_table(queries: Sequence[QueryStatus]) -> Table:
 def now(message: str | None) -> str:
     """Spark's own words without the source's inside: `… from FileStreamSource[file:/…]`."""
     return re.sub(r"\[[^\]]*\]?", "", message or "").strip()
+
+
+def _fresh(query: QueryStatus) -> Text:
+    if not query.broken_promise or query.fresh_within_s is None:
+        return Text(ages(query.fresh_p50_ms, query.fresh_p99_ms))
+    words = f"{ages(query.fresh_p50_ms, query.fresh_p99_ms)} > {span(query.fresh_within_s)}"
+    return Text(words.strip(), style="bold red")
+
+
+def ages(p50_ms: float | None, p99_ms: float | None) -> str:
+    """`31 s / 58 s`; below a second in milliseconds; nothing if it is not known."""
+    known = [ms for ms in (p50_ms, p99_ms) if ms is not None]
+    return " / ".join(f"{ms:.0f} ms" if ms < 1000 else span(ms / 1000) for ms in known)
 
 
 def _behind(query: QueryStatus) -> str:
@@ -221,10 +243,10 @@ def print_progress(found: Sequence[Mapping[str, Any]]) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("at", "query"):
         table.add_column(name, no_wrap=True)
-    for name in ("batch", "rows", "rows/s in", "rows/s done", "took ms"):
+    for name in ("batch", "rows", "rows/s in", "rows/s done", "took ms", FRESH, "late"):
         table.add_column(name, justify="right")
     for item in found:
-        told = item["progress"] or {}
+        told, fresh = item["progress"] or {}, item["fresh"] or {}
         took = (told.get("durationMs") or {}).get("triggerExecution", told.get("batchDuration"))
         table.add_row(
             clock(item["at"]),
@@ -234,8 +256,15 @@ def print_progress(found: Sequence[Mapping[str, Any]]) -> None:
             _number(told.get("inputRowsPerSecond")),
             _number(told.get("processedRowsPerSecond")),
             _number(took),
+            ages(fresh.get("p50_ms"), fresh.get("p99_ms")),
+            _number(late_rows(told) or None),
         )
     console().print(table)
+
+
+def late_rows(progress: Mapping[str, Any]) -> int:
+    operators = progress.get("stateOperators") or ()
+    return sum(operator.get("numRowsDroppedByWatermark") or 0 for operator in operators)
 
 
 def print_versions(found: Sequence[Mapping[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import references
+from headrace.config import Settings
 from headrace.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -67,6 +68,14 @@ class Connector:
     def located(self, project: Path) -> Connector:
         """The same with relative paths counted from the project."""
         return self
+
+    def of_query(self, settings: Settings, pipeline: str, query: str) -> Connector:
+        """The same as the sink of this query: with the folder that Headrace keeps for it."""
+        return self
+
+    def shaped(self, frame: DataFrame) -> DataFrame:
+        """The query's rows as the sink takes them; lazy, and Spark's errors pass through."""
+        return frame
 
     def identity(self) -> str | None:
         """What it reads or writes, where two writers would destroy each other's work."""

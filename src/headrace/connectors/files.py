@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "csv", "json", "parquet", "orc", "avro", "binary")
 _SPARK_FORMAT = {"binary": "binaryFile"}
-_OWN_SCHEMA = ("text", "binary")  # Spark knows the columns of these
+_OWN_SCHEMA = {  # the format has it; of text Spark knows, of binary files only when not streaming
+    "text": None,
+    "binary": "path string, modificationTime timestamp, length bigint, content binary",
+}
 _CARRY_SCHEMA = ("parquet", "orc", "avro")  # the files themselves say what they hold
 
 
@@ -79,9 +82,10 @@ class Files(Connector):
             options["maxFilesPerTrigger"] = str(self.max_files)
         if streaming and self.max_bytes:
             options["maxBytesPerTrigger"] = str(self.max_bytes)
-        known = self.schema or (None if self.format == "text" else schema)
-        if known is None and self.format not in _OWN_SCHEMA:
-            known = self._found_schema(spark)
+        if self.format in _OWN_SCHEMA:
+            known = self.schema or _OWN_SCHEMA[self.format]
+        else:
+            known = self.schema or schema or self._found_schema(spark)
         if known is not None:
             reader = reader.schema(known)
         return reader.options(**options).load(self.path)

@@ -29,6 +29,8 @@ KINDS = {
     "socket": "headrace.connectors.socket:socket",
     "console": "headrace.connectors.console:console",
     "memory": "headrace.connectors.memory:memory",
+    "live": "headrace.connectors.live:live",
+    "alert": "headrace.connectors.alert:alert",
 }
 GROUP = "headrace.connectors"
 _ONLY_PYTHON = ("each_row", "each_batch")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.connectors.connector import Connector
 from headrace.define.graph import GraphNode
+from headrace.define.triggers import Every, Trigger
 from headrace.errors import DefinitionError
 
 
@@ -100,6 +101,28 @@ def pandas_aggregate(node: GraphNode, function: str) -> DefinitionError:
         where=node.place,
         fix="Keep what it needs for each key with transformWithState: guides/own-aggregate.md.",
         slug="pandas-aggregate",
+    )
+
+
+def timer_problem(
+    node: GraphNode, transform: str, limit_s: float, trigger: Trigger
+) -> DefinitionError | None:
+    """Timers run out only when a batch runs: too seldom is late, without an interval it spins."""
+    if node.trigger is not None and isinstance(trigger, Every) and trigger.seconds <= limit_s / 2:
+        return None
+    what = f"{node.name!r} uses hr.{transform}, and has no interval."
+    why = "Its timers need a batch now and then also when nothing arrives; without an interval one "
+    why += "batch would follow the other for ever."
+    if node.trigger is not None and isinstance(trigger, Every):
+        what = f"{node.name!r} looks every {trigger.seconds:g} s for what may be silent for "
+        what += f"{limit_s:g} s."
+        why = "A key that is there all the time could seem silent between two batches."
+    return DefinitionError(
+        what,
+        why=why,
+        where=node.place,
+        fix=f'Give it every="{min(5.0, limit_s / 2):g} seconds".',
+        slug="timer-interval",
     )
 
 

@@ -166,7 +166,7 @@ def _node(one: Declared, pipeline: str, settings: Settings, problems: list[Error
     if one.kind != "query":
         return GraphNode(one.name, one.kind, str(one.place), inputs, one.function)
     own = settings.queries.get(one.name) or QuerySettings()
-    sink = _sink(one, settings, problems)
+    sink = _sink(one, settings, problems).of_query(settings, pipeline, one.name)
     trigger = one.options["trigger"] if own.every is None else triggers.every(own.every)
     fresh = (own.fresh_within, one.options["fresh_within"], settings.fresh_within)
     return GraphNode(

@@ -7,26 +7,23 @@ queries are collected and raised together.
 
 from __future__ import annotations
 
-import inspect
 import logging
-import os
 import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.config import Settings
 from headrace.connectors.connector import Connector
 from headrace.connectors.each import EachBatch, EachRow, code_of
-from headrace.connectors.files import Files, ddl
-from headrace.define import checks, guarantee, sql, triggers
-from headrace.define import graph as graphs
-from headrace.define.graph import SESSION, Graph, GraphNode
+from headrace.connectors.files import ddl
+from headrace.define import checks, guarantee, triggers
+from headrace.define.graph import Graph, GraphNode
 from headrace.define.order import in_order
 from headrace.driver import analyse
-from headrace.errors import DefinitionError, Error, Problems, together
+from headrace.driver.frames import Frames
+from headrace.errors import Error, Problems, together
 from headrace.model.pipeline import Node, Query
 
 if TYPE_CHECKING:
@@ -55,16 +52,18 @@ def build(
     spark: SparkSession,
     settings: Settings,
     *,
+    version: str | None = None,
     streaming: bool = True,
     prepare: bool = True,
 ) -> Built:
     """`prepare=False` (definition mode) makes no folder for outputs that another stream reads: an
-    empty one elsewhere stands in. `streaming=False` gives the same queries over static data."""
+    empty one elsewhere stands in. `streaming=False` gives the same queries over static data.
+    `version` is the deployed code's, for the rows that are set aside."""
     _quiet()
     _pickle_by_value(graph)
     for function in graph.udfs:
         function.register(spark)
-    work = _Build(graph, spark, settings, streaming, prepare)
+    work = Frames(graph, spark, settings, version, streaming, prepare)
     try:
         return _all_planned(work)
     finally:
@@ -72,17 +71,22 @@ def build(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _all_planned(work: _Build) -> Built:
+def _all_planned(work: Frames) -> Built:
     problems: list[Error] = []
     planned: list[Planned] = []
     warnings: list[Mapping[str, Any]] = []
-    for name in work.graph.queries:
-        try:
-            planned.append(_planned(work, work.graph.nodes[name], warnings))
-        except Problems as exc:
-            problems += exc.problems
-        except Error as exc:
-            problems.append(exc)
+
+    def plan(nodes: list[GraphNode]) -> None:
+        for node in nodes:
+            try:
+                planned.append(_planned(work, node, warnings))
+            except Problems as exc:
+                problems.extend(exc.problems)
+            except Error as exc:
+                problems.append(exc)
+
+    plan([work.nodes[name] for name in work.graph.queries])
+    plan(work.hidden())  # known once the views are built
     if problems:
         # A view that two queries use fails both, with the one error.
         unique = list({id(p): p for p in problems}.values())
@@ -92,159 +96,9 @@ def _all_planned(work: _Build) -> Built:
     return Built(tuple(planned), tuple(_nodes(work)), tuple(warnings))
 
 
-class _Build:
-    """The DataFrames of one build: what was made already, what it read, and what failed."""
-
-    def __init__(
-        self, graph: Graph, spark: SparkSession, settings: Settings, streaming: bool, prepare: bool
-    ) -> None:
-        self.graph = graph
-        self.spark = spark
-        self.settings = settings
-        self.streaming = streaming
-        self.prepare = prepare
-        self.frames: dict[str, DataFrame] = {}
-        self.failed: dict[str, Error] = dict(graph.unsound)
-        self.connectors: dict[str, Connector] = {}
-        self.inputs: dict[str, tuple[str, ...]] = {}
-        self.stand_ins: dict[str, str] = {}  # path in use: path that it stands for
-        self._path: list[str] = []
-
-    def frame(self, name: str) -> DataFrame:
-        """The node's own DataFrame, built when first asked for."""
-        if name in self.failed:
-            raise self.failed[name]
-        if name not in self.frames:
-            if name in self._path:
-                raise graphs.cycle((*self._path[self._path.index(name) :], name), self.graph.nodes)
-            self._path.append(name)
-            try:
-                self.frames[name] = self._make(self.graph.nodes[name])
-            except Error as exc:
-                self.failed[name] = exc
-                raise
-            finally:
-                self._path.pop()
-        return self.frames[name]
-
-    def input(self, name: str, by: GraphNode) -> DataFrame:
-        """What others get under this name: of a stream its committed output, read back."""
-        node, frame = self.graph.nodes[name], self.frame(name)
-        if node.kind != "query":
-            return frame
-        sink = node.sink
-        if not sink.can_read_back:
-            raise graphs.unreadable(name, by, node)
-        if not self.streaming:
-            return sink.read_back_columns(frame) if isinstance(sink, Files) else frame
-        if isinstance(sink, Files):
-            sink = self._readable(sink)
-        return sink.read(self.spark, streaming=True, schema=ddl(frame.schema))
-
-    def sources_of(self, name: str) -> dict[str, Connector | None]:
-        """Streaming sources of a query by name; None for a DataFrame of the user's own."""
-        found: dict[str, Connector | None] = {}
-        for below in self.inputs.get(name, ()):
-            node = self.graph.nodes[below]
-            if node.kind == "query":
-                found[below] = node.sink
-            elif node.kind == "source":
-                found[below] = self.connectors.get(below)
-            elif node.kind == "view":
-                found |= self.sources_of(below)
-        return found
-
-    def streams_below(self, name: str) -> tuple[str, ...]:
-        found: list[str] = []
-        for below in self.inputs.get(name, ()):
-            is_query = self.graph.nodes[below].kind == "query"
-            found += [below] if is_query else self.streams_below(below)
-        return tuple(found)
-
-    def _make(self, node: GraphNode) -> DataFrame:
-        result: object = node.connector
-        if node.function is not None:
-            self.inputs[node.name] = node.inputs
-            result = self._called(node, node.function)
-        if isinstance(result, str):
-            result = self._from_sql(node, result)
-        if isinstance(result, Connector) and node.kind in ("source", "table"):
-            result = self._from_connector(node, result)
-        return self._checked(node, result)
-
-    def _called(self, node: GraphNode, function: Callable[..., Any]) -> object:
-        given: dict[str, Any] = {name: self.input(name, node) for name in node.inputs}
-        if SESSION in inspect.signature(function).parameters:
-            given[SESSION] = self.spark
-        try:
-            return function(**given)
-        except Exception as exc:  # a border: the user's code may raise anything
-            raise self._told(exc, node) from exc
-
-    def _from_sql(self, node: GraphNode, text: str) -> DataFrame:
-        try:
-            names = sql.tables(text, list(self.graph.nodes))
-            self.inputs[node.name] = tuple(dict.fromkeys((*node.inputs, *names)))
-            for name in names:
-                self.input(name, node).createOrReplaceTempView(name)
-            return self.spark.sql(text)
-        except Error as exc:
-            exc.where = exc.where or node.place
-            raise
-        except Exception as exc:  # Spark's own, of any kind
-            raise self._told(exc, node) from exc
-
-    def _from_connector(self, node: GraphNode, connector: Connector) -> DataFrame:
-        connector = connector.located(self.settings.project)
-        self.connectors[node.name] = connector
-        is_stream = self.streaming and node.kind == "source"
-        try:
-            return connector.read(self.spark, streaming=is_stream)
-        except Error as exc:
-            what = f"{node.name!r}: {exc.what}"
-            raise DefinitionError(
-                what, why=exc.why, where=node.place, fix=exc.fix, slug=exc.code
-            ) from exc
-        except Exception as exc:  # Spark's own, of any kind
-            raise analyse.explained(exc, node.name, node.place) from exc
-
-    def _told(self, exc: Exception, node: GraphNode) -> Error:
-        where = str(self.graph.collector.innermost(exc.__traceback__) or node.place)
-        if isinstance(exc, Error):
-            exc.where = exc.where or where
-            return exc
-        if missing := analyse.missing_table(exc):
-            sinks = tuple(self.settings.sinks)
-            return graphs.unknown_input(missing, node, self.graph.nodes, where, sinks)
-        return analyse.explained(exc, node.name, where)
-
-    def _checked(self, node: GraphNode, result: object) -> DataFrame:
-        """Only a DataFrame will do, and for a query a streaming one."""
-        from pyspark.sql import DataFrame
-
-        if not isinstance(result, DataFrame):
-            raise checks.not_a_dataframe(node, result)
-        if self.streaming and node.kind in ("query", "source") and not result.isStreaming:
-            raise checks.not_streaming(node, self.inputs.get(node.name, ()))
-        if result.isStreaming and (node.kind == "table" or not self.streaming):
-            raise checks.not_static(node)
-        return result
-
-    def _readable(self, sink: Files) -> Files:
-        """The sink with a folder that can be read already, before its first batch."""
-        if self.prepare:
-            sink.prepare_output(self.spark)
-            return sink
-        if os.path.isdir(sink.identity()):
-            return sink
-        folder = tempfile.mkdtemp(prefix="headrace-")
-        self.stand_ins[folder] = sink.path
-        return replace(sink, path=folder)
-
-
-def _planned(work: _Build, node: GraphNode, warnings: list[Mapping[str, Any]]) -> Planned:
+def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -> Planned:
     """A query with everything that is known about it; raises what is wrong with it."""
-    frame = work.frame(node.name)
+    frame = work.shaped(node)
     sources = work.sources_of(node.name) or {"its own": None}
     problems: list[Error] = list(
         checks.connector_problems(node, sources, production=work.settings.production)
@@ -253,6 +107,11 @@ def _planned(work: _Build, node: GraphNode, warnings: list[Mapping[str, Any]]) -
         problems.append(wrong)
     remembered = analyse.operators(work.spark, frame) if work.streaming else []
     trigger, mode = _trigger(node, sources, remembered)
+    problems += [
+        refused
+        for timed in work.timed(node.name)
+        if (refused := checks.timer_problem(node, timed.transform, timed.limit_s, trigger))
+    ]
     if work.streaming:
         found = analyse.pandas_aggregates(frame)
         problems += [checks.pandas_aggregate(node, function) for function in found]
@@ -286,7 +145,7 @@ def _planned(work: _Build, node: GraphNode, warnings: list[Mapping[str, Any]]) -
     return Planned(query, frame, node.sink, trigger)
 
 
-def _fields(work: _Build, connector: Connector) -> dict[str, Any]:
+def _fields(work: Frames, connector: Connector) -> dict[str, Any]:
     """A connector's fields; a function's place as the user knows it, not as it was deployed."""
     fields = connector.fields()
     if isinstance(connector, EachRow | EachBatch) and (found := code_of(connector.function)):
@@ -295,11 +154,11 @@ def _fields(work: _Build, connector: Connector) -> dict[str, Any]:
     return fields
 
 
-def _nodes(work: _Build) -> list[Node]:
+def _nodes(work: Frames) -> list[Node]:
     """Everything that some query uses."""
     made = []
     for name, frame in work.frames.items():
-        node = work.graph.nodes[name]
+        node = work.nodes[name]
         connector = node.sink if node.kind == "query" else work.connectors.get(name)
         made.append(
             Node(

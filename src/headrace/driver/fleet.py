@@ -7,11 +7,13 @@ locked and known to be its own. Spark's listener adds how it ended.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoints import identity, layout
-from headrace.driver import listener, lock
+from headrace.driver import fresh, listener, lock
 from headrace.driver.events import EventsFile
 from headrace.errors import CheckpointError
 from headrace.model.events import Kind
@@ -80,6 +82,7 @@ class Fleet:
     terminated: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     is_closed: bool = False  # the run is ending: nothing may be started any more
     _claimed: set[str] = field(default_factory=set)  # checkpoints of queries about to start
+    _folders: dict[str, Path] = field(default_factory=dict)  # of checkpoints here, by query
     _inactive: dict[str, float] = field(default_factory=dict)
     _sessions: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -90,10 +93,13 @@ class Fleet:
         session_id = str(spark._jsparkSession.sessionUUID())
         if session_id not in self._sessions:
             self._sessions.add(session_id)
-            listener.add(spark, self.events, self.note_terminated)
+            listener.add(spark, self.events, self.note_terminated, self.fresh_of)
 
     def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
         self.terminated[run_id] = (error, error_class)
+
+    def fresh_of(self, query: str, progress: Mapping[str, Any]) -> dict[str, Any] | None:
+        return fresh.sample(progress, self._folders.get(query))
 
     def note_inactive(self, now: float) -> None:
         """Listeners lose events when a context stops: a query long inactive has ended as well."""
@@ -119,6 +125,7 @@ class Fleet:
             )
         claimed = claim(spark, checkpoint, owner)
         self._claimed.add(path)
+        self._note_folder(owner.query, checkpoint)  # its first batch may be told before `enter`
         return claimed
 
     def enter(self, watched: Watched, epoch: int | None, data: dict[str, Any]) -> None:
@@ -127,6 +134,7 @@ class Fleet:
             self.watched = [o for o in self.watched if o.name != watched.name or not o.is_over()]
             self.watched.append(watched)
             self._claimed.discard(_path(watched.checkpoint or ""))
+        self._note_folder(watched.name, watched.checkpoint)
         facts = {
             "id": str(watched.query.id),
             "run_id": watched.run_id,
@@ -138,6 +146,13 @@ class Fleet:
     def all(self) -> list[Watched]:
         with self._lock:
             return list(self.watched)
+
+    def _note_folder(self, query: str, checkpoint: str | None) -> None:
+        folder = lock.local_path(checkpoint) if checkpoint else None
+        if folder is None:
+            self._folders.pop(query, None)
+        else:
+            self._folders[query] = folder
 
 
 def unusable(checkpoint: str, owner: Claim) -> CheckpointError | None:

@@ -1,13 +1,14 @@
 """Spark's own events, one line each in the events file.
 
 Callbacks arrive on Spark's listener bus through py4j: they take the text that Spark already has and
-write it; they never ask Spark for more. Invariant: no callback raises, and none of them waits.
+write it, with how fresh the batch's answers are beside it; they never ask Spark for more.
+Invariant: no callback raises, and none of them waits.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import references
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 ERROR_LENGTH_MAX = 4000
 
+OnTerminated = Callable[[str, str | None, str | None], None]
+FreshOf = Callable[[str, Mapping[str, Any]], dict[str, Any] | None]
+
 
 def add(
-    spark: SparkSession,
-    events: EventsFile,
-    on_terminated: Callable[[str, str | None, str | None], None],
+    spark: SparkSession, events: EventsFile, on_terminated: OnTerminated, fresh_of: FreshOf
 ) -> None:
-    """`on_terminated(run_id, error, error_class)` runs on the bus: it must only take a note.
+    """Both run on the bus. `on_terminated(run_id, error, error_class)` must only take a note;
+    `fresh_of(query, progress)` must neither raise nor wait for anybody.
 
     Not PySpark's `addListener`: that copies every field of a progress into Python objects, dozens
     of calls into the JVM for one event. Spark's own interface gives the JSON text in two.
@@ -36,18 +39,15 @@ def add(
     gateway = spark.sparkContext._gateway
     ensure_callback_server_started(gateway)
     streaming = gateway.jvm.org.apache.spark.sql.streaming
-    told = streaming.PythonStreamingQueryListenerWrapper(_Listener(events, on_terminated))
+    told = streaming.PythonStreamingQueryListenerWrapper(_Listener(events, on_terminated, fresh_of))
     spark.streams._jsqm.addListener(told)
 
 
 class _Listener:
-    def __init__(
-        self,
-        events: EventsFile,
-        on_terminated: Callable[[str, str | None, str | None], None],
-    ) -> None:
+    def __init__(self, events: EventsFile, on_terminated: OnTerminated, fresh_of: FreshOf) -> None:
         self._events = events
         self._on_terminated = on_terminated
+        self._fresh_of = fresh_of
         self._names: dict[str, str] = {}  # run id -> query name; idle events carry only the id
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
@@ -56,7 +56,8 @@ class _Listener:
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = json.loads(event.progress().json())
         name = progress.get("name") or progress["id"]
-        self._events.tell(Kind.PROGRESSED, name, {"progress": progress})
+        data = {"progress": progress, "fresh": self._fresh_of(name, progress)}
+        self._events.tell(Kind.PROGRESSED, name, data)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         run_id = event.runId().toString()

@@ -18,7 +18,7 @@ from headrace.define import graph as graphs
 from headrace.define import loader
 from headrace.define.declared import Collector
 from headrace.define.triggers import RealTime
-from headrace.driver import build, ending, fleet, lock, session
+from headrace.driver import build, ending, fleet, fresh, lock, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -45,7 +45,7 @@ def run(
         return _stopped_before_start()
     spark = start_session(spec, mine, run_dir, ours)
     signals.install()  # PySpark has put a handler of its own in the place of ours
-    built = build.build(wanted, spark, mine)
+    built = build.build(wanted, spark, mine, version=spec.version)
     _write_definition(spec, spec.pipeline, spec.file, built)
     ours.events.tell(Kind.DEFINED, data={"queries": [p.query.name for p in built.planned]})
     if signals.is_asked_to_stop():
@@ -54,7 +54,8 @@ def run(
     watch = Watch(ours, signals, mine.drain, run_dir, is_open=lambda: False)
     for planned, claimed in zip(built.planned, claims, strict=True):
         try:
-            _start(spark, planned, claimed, ours)
+            after = fresh.after(built.nodes, planned.query.inputs)
+            _start(spark, planned, claimed, ours, after)
         except Exception as exc:  # a border: Spark may refuse a start with anything
             logger.exception("%s could not be started", planned.query.name)
             return watch.failed_to_start(planned.query.name, ending.of_exception(exc, run_dir))
@@ -80,7 +81,7 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
         spark = start_session(spec, settings, run_dir, ours)
         for name, file, mine, wanted, is_sound in loaded:
             try:
-                built = build.build(wanted, spark, mine, prepare=False)
+                built = build.build(wanted, spark, mine, version=spec.version, prepare=False)
                 if is_sound:
                     _write_definition(spec, name, file, built)
             except Error as exc:
@@ -180,7 +181,9 @@ def _claim(
     return ours.claim(spark, query.checkpoint, owner)
 
 
-def _start(spark: SparkSession, planned: build.Planned, claimed: Any, ours: Fleet) -> None:
+def _start(
+    spark: SparkSession, planned: build.Planned, claimed: Any, ours: Fleet, after: list[str]
+) -> None:
     query = planned.query
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
     if claimed is not None:
@@ -192,6 +195,7 @@ def _start(spark: SparkSession, planned: build.Planned, claimed: Any, ours: Flee
     if claimed is not None and claimed.query_id != str(started.id):
         fleet.record(str(query.checkpoint), replace(claimed, query_id=str(started.id)))
     facts: dict[str, Any] = {"guarantee": query.guarantee, "place": query.place}
+    facts |= {"fresh_within_s": query.fresh_within_s, "after": after}
     if isinstance(planned.trigger, RealTime):
         facts["batch_length_s"] = planned.trigger.batch_s  # silent for so long is no stall
     if query.checkpoint is None:

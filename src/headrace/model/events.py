@@ -18,8 +18,8 @@ class Kind(StrEnum):
 
     RUN_STARTED = "run_started"  # pid, jvm_pid, spark_version, master, version, profile
     DEFINED = "defined"  # queries: [names in order]
-    QUERY_STARTED = "query_started"  # id, run_id, checkpoint, epoch, guarantee, note, place
-    PROGRESSED = "progressed"  # progress: Spark's own progress object
+    QUERY_STARTED = "query_started"  # id, run_id, checkpoint, epoch, guarantee, note, place, …
+    PROGRESSED = "progressed"  # progress: Spark's own object; fresh: how old its rows were
     IDLED = "idled"  # the trigger fired, there was nothing to do
     QUERY_TERMINATED = "query_terminated"  # error_class, error (first lines), or neither
     SAMPLED = "sampled"  # queries: {name: status}; now and then heap_used, heap_max, memory, cpu_s

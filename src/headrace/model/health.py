@@ -15,6 +15,7 @@ from headrace.model.status import QueryStatus, State
 
 BEHIND_BATCHES = 3  # in a row with more rows coming in than done: no longer chance
 REAL_TIME_BATCHES = 2  # a real-time query is silent for its whole batch
+ROWS_MIN = 100_000  # below that the start of the JVM is all one would see in a cost per row
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def is_healthy(has_worked: bool, lived_s: float, limits: RestartLimits) -> bool:
 
 def judge(subject: Subject, now: float) -> tuple[State, str]:
     if subject.view is not None:
-        return _judge_live(subject.view, subject)
+        return _judge_live(subject.view, subject, now)
     if subject.desired.wanted == Wanted.STOPPED:
         by = f" by {subject.desired.by}" if subject.desired.by else ""
         return State.STOPPED, f"stopped{by}{_how(subject.last)}"
@@ -118,7 +119,7 @@ def judge(subject: Subject, now: float) -> tuple[State, str]:
     return State.STARTING, "is about to start"
 
 
-def _judge_live(view: RunView, subject: Subject) -> tuple[State, str]:
+def _judge_live(view: RunView, subject: Subject, now: float) -> tuple[State, str]:
     if subject.stopping is not None:
         return State.STOPPING, subject.stopping
     if subject.stalls:
@@ -127,10 +128,16 @@ def _judge_live(view: RunView, subject: Subject) -> tuple[State, str]:
         return State.STARTING, _starting(view)
     judged = [(query.name, *judge_query(query, subject)) for query in view.queries.values()]
     behind = [f"{name} {why}" for name, state, why in judged if state is State.CATCHING_UP]
+    broken = [
+        f"{query.name}: {words}"
+        for query in view.queries.values()
+        if (words := broken_promise(view, query, now))
+    ]
     if behind:
-        return State.CATCHING_UP, "; ".join(behind)
+        return State.CATCHING_UP, "; ".join([*behind, *broken])
     count = len(judged)
-    return State.RUNNING, f"{count} {'query' if count == 1 else 'queries'}"
+    words = f"{count} {'query' if count == 1 else 'queries'}"
+    return State.RUNNING, "; ".join([words, *broken])
 
 
 def _starting(view: RunView) -> str:
@@ -169,13 +176,76 @@ def _to_go(query: QueryView) -> str:
     return f", {span(query.lag_rows / gain)} to go"
 
 
-def query_statuses(subject: Subject) -> tuple[QueryStatus, ...]:
+def freshness(view: RunView, query: QueryView) -> tuple[float | None, float | None]:
+    """p50 and p99 of a query, in ms, from where its records first came in.
+
+    What a query reads back from another one arrived there first: p50 is added to p50, p99 to p99.
+    An event's own time counts from the very beginning, so nothing is added to that.
+    """
+    return _freshness(view, query, ())
+
+
+def _freshness(
+    view: RunView, query: QueryView, path: tuple[str, ...]
+) -> tuple[float | None, float | None]:
+    p50, p99 = query.fresh.p50_ms, query.fresh.p99_ms
+    if p50 is None or p99 is None or query.fresh.basis == "event":
+        return p50, p99
+    before = (0.0, 0.0)
+    for name in query.after:
+        other = view.queries.get(name)
+        if other is None or name in (*path, query.name):
+            return None, None
+        first = _freshness(view, other, (*path, query.name))
+        if first[0] is None or first[1] is None:
+            return None, None  # the half that is known would be a guess at the whole
+        before = (max(before[0], first[0]), max(before[1], first[1]))
+    return p50 + before[0], p99 + before[1]
+
+
+def newest_at(view: RunView, query: QueryView, path: tuple[str, ...] = ()) -> float | None:
+    """When the newest answered record came in; what is read back, with who read it first."""
+    path = (*path, query.name)
+    others = [view.queries[name] for name in query.after if name in view.queries]
+    before = [newest_at(view, other, path) for other in others if other.name not in path]
+    known = [at for at in before if at is not None]
+    if query.newest_at is None or not known:
+        return query.newest_at
+    return min(query.newest_at, max(known))
+
+
+def broken_promise(view: RunView, query: QueryView, now: float) -> str | None:
+    """`fresh_within`, held against what is. Words without the query's name, or None."""
+    promised = query.fresh_within_s
+    if promised is None or query.stopped is not None or query.terminated_at is not None:
+        return None
+    within = f"promised within {span(promised)}"
+    waits_s = now - (now if query.clear_at is None else query.clear_at)
+    if query.data_available and query.trigger_active and waits_s > promised:
+        return f"no answer for {span(waits_s)} while data waits, {within}"
+    _, p99 = freshness(view, query)
+    if p99 is not None and p99 > promised * 1000:
+        return f"p99 is {span(p99 / 1000)} old, {within}"
+    return None
+
+
+def cpu_s_per_million_rows(view: RunView | None) -> float | None:
+    """Three digits: what changes with every heartbeat would be written with every heartbeat."""
+    rows = sum(query.rows_in for query in view.queries.values()) if view is not None else 0
+    if view is None or view.cpu_s is None or rows < ROWS_MIN:
+        return None
+    return float(f"{view.cpu_s / rows * 1e6:.3g}")
+
+
+def query_statuses(subject: Subject, now: float) -> tuple[QueryStatus, ...]:
     """One row a query, as `status` shows it below its pipeline."""
-    if subject.view is None:
+    view = subject.view
+    if view is None:
         return ()
     found = []
-    for query in subject.view.queries.values():
+    for query in view.queries.values():
         state, _ = judge_query(query, subject)
+        p50, p99 = freshness(view, query)
         found.append(
             QueryStatus(
                 name=query.name,
@@ -189,6 +259,13 @@ def query_statuses(subject: Subject) -> tuple[QueryStatus, ...]:
                 input_rate=query.input_rate,
                 processing_rate=query.processing_rate,
                 lag_rows=query.lag_rows,
+                fresh_p50_ms=p50,
+                fresh_p99_ms=p99,
+                fresh_basis=query.fresh.basis,
+                fresh_within_s=query.fresh_within_s,
+                broken_promise=broken_promise(view, query, now),
+                newest_at=newest_at(view, query),
+                late_rows=query.late_rows,
                 message=query.message,
                 data_available=query.data_available,
                 trigger_active=query.trigger_active,

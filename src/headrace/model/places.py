@@ -41,6 +41,10 @@ class Places:
         return self.state / "alerts.db"
 
     @property
+    def alert_rows(self) -> Path:  # PIPELINE/QUERY/BATCH.jsonl below it, until they are taken
+        return self.state / "alerts"
+
+    @property
     def versions(self) -> Path:
         return self.state / "versions"
 

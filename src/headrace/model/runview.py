@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.model import freshness
 from headrace.model.events import Event, Kind
 
 BATCHES_REMEMBERED = 64
+AFTER_MAX = 50
 QUERIES_MAX = 200  # names of queries come from a file: it may hold anything
 
 
@@ -46,6 +48,12 @@ class QueryView:
     trigger_active: bool | None = None
     tasks_done: int | None = None
     advanced_at: float | None = None  # heard: progress, idle, finished tasks, or nothing to do
+    clear_at: float | None = None  # heard: the last moment at which no data was known to wait
+    after: tuple[str, ...] = ()  # queries whose output it reads back
+    fresh_within_s: float | None = None  # promised
+    fresh: freshness.Window = freshness.NOTHING
+    newest_at: float | None = None  # when the newest record that is answered came
+    late_rows: int = 0
     error_class: str | None = None
     error: str | None = None
     terminated_at: float | None = None
@@ -154,7 +162,10 @@ def _started(query: QueryView, event: Event, heard_at: float) -> QueryView:
         place=_text(data.get("place")),
         checkpoint=_text(data.get("checkpoint")),
         batch_length_s=_number(data.get("batch_length_s")),
+        after=tuple(n for n in _items(data.get("after"))[:AFTER_MAX] if isinstance(n, str)),
+        fresh_within_s=_number(data.get("fresh_within_s")),
         advanced_at=heard_at,
+        clear_at=heard_at,
     )
 
 
@@ -168,6 +179,8 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
     rows = _integer(progress.get("numInputRows")) or 0
     input_rate = _number(progress.get("inputRowsPerSecond"))
     processing_rate = _number(progress.get("processedRowsPerSecond"))
+    # A real-time query answers within its batch: ages at the batch's end say nothing of it.
+    fresh = None if query.batch_length_s else freshness.heard(event.data.get("fresh"), event.at)
     is_behind = rows > 0 and (input_rate or 0.0) > 1.2 * (processing_rate or 0.0) > 0.0
     return replace(
         query,
@@ -183,14 +196,23 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
         behind_streak=query.behind_streak + 1 if is_behind else 0,
         batch_ms=_remember(query.batch_ms, progress),
         advanced_at=heard_at,
+        clear_at=heard_at,
+        fresh=query.fresh if fresh is None else query.fresh.plus(fresh),
+        newest_at=query.newest_at if fresh is None else event.at - fresh.newest_ms / 1000,
+        late_rows=query.late_rows + _late(progress.get("stateOperators")),
     )
 
 
 def _idled(query: QueryView, event: Event, heard_at: float) -> QueryView:
+    is_old = event.at - (query.last_progress_at or event.at) > freshness.WINDOW_S
     return replace(
         query,
         last_idle_at=event.at,
         advanced_at=heard_at,
+        clear_at=heard_at,
+        fresh=freshness.Window()
+        if is_old
+        else query.fresh,  # up to date for so long: old ages say nothing now
         lag_rows=0,
         behind_streak=0,
         input_rate=0.0,
@@ -251,12 +273,20 @@ def _sampled(query: QueryView, status: Mapping[str, Any], heard_at: float) -> Qu
         trigger_active=active,
         tasks_done=tasks,
         advanced_at=heard_at if is_advancing or query.advanced_at is None else query.advanced_at,
+        # Between triggers Spark still says what it last found: that is answered already.
+        clear_at=query.clear_at if data and active else heard_at,
     )
 
 
 def _rows_out(before: int | None, sink: Any) -> int | None:
     rows = _integer(sink.get("numOutputRows")) if isinstance(sink, Mapping) else None
     return before if rows is None or rows < 0 else (before or 0) + rows  # -1: the sink cannot say
+
+
+def _late(operators: Any) -> int:
+    """Rows that came after the watermark had passed them, so that Spark left them out."""
+    known = [o for o in _items(operators) if isinstance(o, Mapping)]
+    return sum(max(0, _integer(o.get("numRowsDroppedByWatermark")) or 0) for o in known)
 
 
 def _remember(batch_ms: tuple[float, ...], progress: Mapping[str, Any]) -> tuple[float, ...]:

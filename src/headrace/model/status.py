@@ -36,6 +36,11 @@ class QueryStatus(Jsonable):
     lag_seconds: float | None = None
     fresh_p50_ms: float | None = None
     fresh_p99_ms: float | None = None
+    fresh_basis: str | None = None  # arrival | event | trigger
+    fresh_within_s: float | None = None  # what was promised
+    broken_promise: str | None = None  # in words; a promise is no state
+    newest_at: float | None = None  # when the newest record that is answered came
+    late_rows: int = 0  # dropped, since they came after the watermark
     message: str | None = None
     data_available: bool | None = None
     trigger_active: bool | None = None
@@ -57,4 +62,5 @@ class PipelineStatus(Jsonable):
     since: float | None = None
     restarts: int = 0
     next_start_at: float | None = None
+    cpu_s_per_million_rows: float | None = None  # of this run, over the rows of all its queries
     queries: tuple[QueryStatus, ...] = ()

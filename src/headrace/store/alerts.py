@@ -1,18 +1,22 @@
 """Alerts in alerts.db: opened once, resolved once, one row an episode.
 
 Written by the supervisor (rules, files of alert rows), read by the page and `alerts list`.
-Invariant, kept by a unique index: at most one open row a key.
+Invariant, kept by a unique index: at most one open row a key. The rows of a batch are taken in one
+transaction with its number, so that a batch seen again changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headrace.model.alerts import RULE_OF_ROWS, AlertRow
 from headrace.store import db, texts
 
 LIMIT_MAX = 10_000
+TAKEN_KEPT_S = 400 * 86_400.0  # of a query that raises none any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,21 @@ class Alert:
     resolved_at: float | None
     updates: int  # how often it was opened again while open
     reopened: int  # how many episodes of this key came before
+    resolve_at: float | None = None  # over by itself once its query has worked until then
+
+    @property
+    def count(self) -> int:
+        """How many rows, or findings of a rule, it stands for."""
+        return self.updates + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the taking of a batch did to one alert."""
+
+    is_opened: bool  # else it was resolved
+    key: str
+    title: str
 
 
 def open_once(
@@ -57,7 +76,8 @@ def open_once(
             "INSERT INTO alerts (key, pipeline, query, rule, title, severity, data, opened_at,"
             " updated_at, reopened)"
             " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8,"
-            " (SELECT coalesce(max(reopened) + 1, 0) FROM alerts WHERE key = ?1))",
+            " coalesce((SELECT reopened + 1 FROM alerts WHERE key = ?1"
+            " ORDER BY id DESC LIMIT 1), 0))",
             (key, pipeline, query, rule, title, str(severity), body, at),
         )
         return True
@@ -72,14 +92,124 @@ def resolve(conn: db.Store, key: str, at: float) -> bool:
         return done.rowcount > 0
 
 
+def take(
+    conn: db.Store, pipeline: str, query: str, rows: Sequence[AlertRow], at: float
+) -> list[Change]:
+    """The rows of one batch, all or none; none if that batch or a later one was taken before."""
+    changes: list[Change] = []
+    with db.transaction(conn):
+        id_, batch = rows[0].query_id, rows[0].batch
+        found = conn.execute("SELECT batch FROM taken_batches WHERE query_id = ?", (id_,))
+        taken = found.fetchone()
+        if taken is not None and batch <= taken["batch"]:
+            return []
+        for row in rows:
+            key = key_of(pipeline, query, row)
+            if row.resolved:
+                changes += _resolved(conn, "key = ?", (key,), row.at)
+            elif _add(conn, key, pipeline, query, row):
+                changes.append(Change(True, key, row.title))
+        conn.execute(
+            "INSERT INTO taken_batches (query_id, batch, at) VALUES (?, ?, ?)"
+            " ON CONFLICT (query_id) DO UPDATE SET batch = excluded.batch, at = excluded.at",
+            (id_, batch, at),
+        )
+    return changes
+
+
+def key_of(pipeline: str, query: str, row: AlertRow) -> str:
+    """PIPELINE/QUERY/KEY; rules have none with a slash. Several columns: as a JSON list."""
+    if row.left_out:
+        return f"{pipeline}/{query}:rows-left-out"
+    return f"{pipeline}/{query}/{row.key[0] if len(row.key) == 1 else json.dumps(row.key)}"
+
+
+def _add(conn: db.Store, key: str, pipeline: str, query: str, row: AlertRow) -> bool:
+    """True if it was not open; else it counts on the open one."""
+    after = row.resolve_after_s
+    resolve_at = None if after is None else row.told_at + after
+    said = (row.title, row.severity, texts.dump_bounded(row.data), row.at, resolve_at)
+    done = conn.execute(
+        "UPDATE alerts SET title = ?, severity = ?, data = ?, updated_at = max(updated_at, ?),"
+        " resolve_at = ?, updates = updates + ? WHERE key = ? AND resolved_at IS NULL",
+        (*said, row.count, key),
+    )
+    if done.rowcount > 0:
+        return False
+    # The last episode alone is asked, by the index: a key that flaps has thousands.
+    conn.execute(
+        "INSERT INTO alerts (title, severity, data, opened_at, resolve_at, updates, key, pipeline,"
+        " query, rule, updated_at, reopened)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?4,"
+        " coalesce((SELECT reopened + 1 FROM alerts WHERE key = ?7"
+        " ORDER BY id DESC LIMIT 1), 0))",
+        (*said, row.count - 1, key, pipeline, query, RULE_OF_ROWS),
+    )
+    return True
+
+
+def due(conn: db.Store, at: float) -> dict[tuple[str, str], float]:
+    """(pipeline, query) with an open alert whose time is up -> the earliest such time."""
+    found = db.rows(
+        conn,
+        "SELECT pipeline, query, min(resolve_at) AS since FROM alerts"
+        " WHERE resolved_at IS NULL AND resolve_at IS NOT NULL AND resolve_at <= ?"
+        " GROUP BY pipeline, query",
+        (at,),
+    )
+    return {(row["pipeline"], row["query"]): row["since"] for row in found}
+
+
+def resolve_due(
+    conn: db.Store, worked: Iterable[tuple[str, str, float]], at: float
+) -> list[tuple[str, Change]]:
+    """`worked`: pipeline, query, until when it is known to have worked. -> (pipeline, change)."""
+    done: list[tuple[str, Change]] = []
+    with db.transaction(conn):
+        for pipeline, query, until in worked:
+            condition = "pipeline = ? AND query = ? AND resolve_at <= ?"
+            changes = _resolved(conn, condition, (pipeline, query, until), at)
+            done += [(pipeline, change) for change in changes]
+    return done
+
+
+def _resolved(conn: db.Store, condition: str, values: Sequence[object], at: float) -> list[Change]:
+    found = conn.execute(
+        f"UPDATE alerts SET resolved_at = ? WHERE resolved_at IS NULL AND {condition}"  # noqa: S608
+        " RETURNING key, title",
+        (at, *values),
+    ).fetchall()
+    return [Change(False, row["key"], row["title"]) for row in found]
+
+
+def forget_taken(conn: db.Store, at: float) -> None:
+    with db.transaction(conn):
+        conn.execute("DELETE FROM taken_batches WHERE at < ?", (at - TAKEN_KEPT_S,))
+
+
+def open_keys_of_rules(conn: db.Store) -> set[str]:
+    """Of what the supervisor's own rules opened: a flood of rows never hides one of these."""
+    found = db.rows(
+        conn, "SELECT key FROM alerts WHERE resolved_at IS NULL AND rule <> ?", (RULE_OF_ROWS,)
+    )
+    return {row["key"] for row in found}
+
+
 def listed(
-    conn: db.Store, state: Literal["open", "resolved", "all"] = "open", limit: int = 1000
+    conn: db.Store,
+    state: Literal["open", "resolved", "all"] = "open",
+    limit: int = 1000,
+    *,
+    pipeline: str | None = None,
+    query: str | None = None,
 ) -> list[Alert]:
-    """The newest first."""
+    """The newest first; of one pipeline or query, if given."""
     condition = {"open": "resolved_at IS NULL", "resolved": "resolved_at IS NOT NULL", "all": "1"}
     found = db.rows(
         conn,
-        f"SELECT * FROM alerts WHERE {condition[state]} ORDER BY id DESC LIMIT ?",  # noqa: S608
-        (max(0, min(limit, LIMIT_MAX)),),
+        f"SELECT * FROM alerts WHERE {condition[state]}"  # noqa: S608
+        " AND (?1 IS NULL OR pipeline = ?1) AND (?2 IS NULL OR query = ?2)"
+        " ORDER BY id DESC LIMIT ?3",
+        (pipeline, query, max(0, min(limit, LIMIT_MAX))),
     )
     return [Alert(**{**dict(row), "data": texts.load(row["data"])}) for row in found]

@@ -71,24 +71,31 @@ def forget_oldest(path: Path) -> None:
 
 
 def salvage_alerts(damaged: Path, conn: sqlite3.Connection) -> int:
-    """Copy the alerts that can still be read; stops at the first page that cannot."""
-    columns = (
-        "id, key, pipeline, query, rule, title, severity, data,"
-        " opened_at, updated_at, resolved_at, updates, reopened"
-    )
-    marks = ", ".join("?" * len(columns.split(",")))
-    kept = 0
+    """Copy what can still be read: of each table up to a page that cannot. How many alerts."""
     old: sqlite3.Connection | None = None
+    kept = 0
     with contextlib.suppress(sqlite3.Error):
         uri = f"file:{quote(str(damaged.absolute()))}?mode=ro"
         old = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
         old.execute("PRAGMA writable_schema = 1")  # reads on where the file's end is missing
         old.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        for row in old.execute(f"SELECT {columns} FROM alerts ORDER BY id"):  # noqa: S608
-            done = conn.execute(f"INSERT OR IGNORE INTO alerts ({columns}) VALUES ({marks})", row)  # noqa: S608
-            kept += done.rowcount
+        _copied(old, conn, "taken_batches")
+        kept = _copied(old, conn, "alerts")
     if old is not None:
         old.close()
+    return kept
+
+
+def _copied(old: sqlite3.Connection, conn: sqlite3.Connection, table: str) -> int:
+    """The columns that both have: the old file may be of an earlier version."""
+    known = [{row[1] for row in c.execute(f"PRAGMA table_info({table})")} for c in (old, conn)]
+    columns = sorted(known[0] & known[1])
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    kept = 0
+    with contextlib.suppress(sqlite3.Error):
+        for row in old.execute(f"SELECT {names} FROM {table} ORDER BY rowid"):  # noqa: S608
+            into = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"  # noqa: S608
+            kept += conn.execute(into, row).rowcount
     return kept
 
 

@@ -18,6 +18,17 @@ _N = TypeVar("_N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
+class Fresh:
+    """How old the records of a batch were when it was committed; `n` of them, 0: not known."""
+
+    basis: str | None = None
+    n: int = 0
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    newest_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Measure:
     batch: int
     rows_in: int
@@ -30,6 +41,7 @@ class Measure:
     state_bytes: int | None
     watermark: float | None
     dropped: int
+    fresh: Fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +61,19 @@ class Bucket:
     state_bytes_max: int | None
     watermark: float | None  # the last one
     watermark_at: float | None
+    fresh_n: int = 0  # records whose age is known
+    fresh_p50_ms_by_n: float | None = None  # the p50 of each batch times its records, added up
+    fresh_p99_ms_max: float | None = None
+
+    @property
+    def fresh_p50_ms(self) -> float | None:
+        """The mean of the batches' p50, each with the weight of its records."""
+        if self.fresh_p50_ms_by_n is None or self.fresh_n == 0:
+            return None
+        return self.fresh_p50_ms_by_n / self.fresh_n
 
 
-def of(progress: Mapping[str, Any]) -> Measure | None:
+def of(progress: Mapping[str, Any], fresh: Any = None) -> Measure | None:
     """None if it has no batch number: then it is no progress of a batch."""
     batch = texts.whole(progress.get("batchId"))
     if batch is None:
@@ -72,6 +94,7 @@ def of(progress: Mapping[str, Any]) -> Measure | None:
         state_bytes=_total(operators, "memoryUsedBytes"),
         watermark=_watermark(_mapping(progress.get("eventTime")).get("watermark")),
         dropped=_total(operators, "numRowsDroppedByWatermark") or 0,
+        fresh=_fresh(fresh),
     )
 
 
@@ -91,6 +114,11 @@ def bucket_of(measure: Measure, at: float, width_s: float | None) -> Bucket:
         state_bytes_max=measure.state_bytes,
         watermark=measure.watermark,
         watermark_at=None if measure.watermark is None else at,
+        fresh_n=measure.fresh.n,
+        fresh_p50_ms_by_n=None
+        if measure.fresh.p50_ms is None
+        else measure.fresh.p50_ms * measure.fresh.n,
+        fresh_p99_ms_max=measure.fresh.p99_ms,
     )
 
 
@@ -120,6 +148,9 @@ def _plus(one: Bucket, other: Bucket) -> Bucket:
         state_bytes_max=_largest(one.state_bytes_max, other.state_bytes_max),
         watermark=last.watermark,
         watermark_at=last.watermark_at,
+        fresh_n=one.fresh_n + other.fresh_n,
+        fresh_p50_ms_by_n=_sum(one.fresh_p50_ms_by_n, other.fresh_p50_ms_by_n),
+        fresh_p99_ms_max=_largest(one.fresh_p99_ms_max, other.fresh_p99_ms_max),
     )
 
 
@@ -139,6 +170,16 @@ def _largest(one: _N | None, other: _N | None) -> _N | None:
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)
+
+
+def _fresh(body: Any) -> Fresh:
+    """All of it or nothing: an age without its weight cannot be added up."""
+    told = _mapping(body)
+    basis, n = told.get("basis"), texts.whole(told.get("n"))
+    p50, p99 = texts.real(told.get("p50_ms")), texts.real(told.get("p99_ms"))
+    if not isinstance(basis, str) or n is None or n <= 0 or p50 is None or p99 is None:
+        return Fresh()
+    return Fresh(basis[:20], n, p50, p99, texts.real(told.get("newest_ms")))
 
 
 def _rows_in(progress: Mapping[str, Any]) -> int:

@@ -71,6 +71,22 @@ _HISTORY_1: Step = (
         pipeline TEXT NOT NULL, text TEXT NOT NULL, body TEXT NOT NULL)""",
 )
 
+_FRESH_SUMS = (
+    "fresh_n INTEGER NOT NULL DEFAULT 0",
+    "fresh_p50_ms_by_n REAL",
+    "fresh_p99_ms_max REAL",
+)
+# How old the answers of a batch were. What was taken in before is not known to have been fresh.
+_HISTORY_2: Step = (
+    "ALTER TABLE progress ADD COLUMN fresh_basis TEXT",
+    "ALTER TABLE progress ADD COLUMN fresh_n INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE progress ADD COLUMN fresh_p50_ms REAL",
+    "ALTER TABLE progress ADD COLUMN fresh_p99_ms REAL",
+    "ALTER TABLE progress ADD COLUMN fresh_newest_ms REAL",
+    *(f"ALTER TABLE progress_minute ADD COLUMN {column}" for column in _FRESH_SUMS),
+    *(f"ALTER TABLE progress_hour ADD COLUMN {column}" for column in _FRESH_SUMS),
+)
+
 _ALERTS_1: Step = (
     """CREATE TABLE alerts (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -82,11 +98,20 @@ _ALERTS_1: Step = (
     "CREATE UNIQUE INDEX alerts_open ON alerts (key) WHERE resolved_at IS NULL",
     "CREATE INDEX alerts_by_key ON alerts (key, id)",
 )
+_ALERTS_2: Step = (
+    # When it is over by itself, if its query has worked until then.
+    "ALTER TABLE alerts ADD COLUMN resolve_at REAL",
+    """CREATE INDEX alerts_due ON alerts (resolve_at)
+        WHERE resolved_at IS NULL AND resolve_at IS NOT NULL""",
+    # Up to which batch the alert rows of a query were taken: one seen again is not taken again.
+    """CREATE TABLE taken_batches (
+        query_id TEXT PRIMARY KEY, batch INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID""",
+)
 
 HISTORY = Schema(
     name="history",
     application_id=0x48445231,  # "HDR1"
-    steps=(_HISTORY_1,),
+    steps=(_HISTORY_1, _HISTORY_2),
     tables=frozenset(
         {
             "runs",
@@ -105,7 +130,7 @@ HISTORY = Schema(
 ALERTS = Schema(
     name="alerts",
     application_id=0x48445232,  # "HDR2"
-    steps=(_ALERTS_1,),
-    tables=frozenset({"alerts"}),
+    steps=(_ALERTS_1, _ALERTS_2),
+    tables=frozenset({"alerts", "taken_batches"}),
     disposable=False,
 )

@@ -38,15 +38,29 @@ class Progress:
     state_rows: int | None
     state_bytes: int | None
     watermark: float | None  # seconds since the epoch
-    dropped_by_watermark: int
+    dropped_by_watermark: int  # late rows
     raw: Mapping[str, Any]  # Spark's own object, without its largest members if it was huge
+    fresh_basis: str | None  # arrival | event | trigger
+    fresh_n: int
+    fresh_p50_ms: float | None
+    fresh_p99_ms: float | None
+    fresh_newest_ms: float | None
 
 
 def add(
-    conn: db.Store, pipeline: str, run: str, query: str, at: float, progress: Mapping[str, Any]
+    conn: db.Store,
+    pipeline: str,
+    run: str,
+    query: str,
+    at: float,
+    progress: Mapping[str, Any],
+    fresh: Any = None,
 ) -> bool:
-    """True if this batch of this run was new. False: known, pruned before, or without a batch."""
-    measure = measures.of(progress)
+    """True if this batch of this run was new. False: known, pruned before, or without a batch.
+
+    `progress` and `fresh` as the `progressed` event has them.
+    """
+    measure = measures.of(progress, fresh)
     if measure is None:
         return False
     with db.transaction(conn):
@@ -59,8 +73,9 @@ def add(
         done = conn.execute(
             """INSERT OR IGNORE INTO progress (pipeline, run, query, batch, at, rows_in, rows_out,
                  input_rate, processing_rate, batch_ms, phases, state_rows, state_bytes, watermark,
-                 dropped_by_watermark, raw)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                 dropped_by_watermark, raw, fresh_basis, fresh_n, fresh_p50_ms, fresh_p99_ms,
+                 fresh_newest_ms)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
                 pipeline,
                 run,
@@ -78,6 +93,11 @@ def add(
                 measure.watermark,
                 measure.dropped,
                 texts.dump_bounded(progress),
+                measure.fresh.basis,
+                measure.fresh.n,
+                measure.fresh.p50_ms,
+                measure.fresh.p99_ms,
+                measure.fresh.newest_ms,
             ),
         )
         if done.rowcount == 0:
@@ -143,8 +163,8 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Buck
     conn.execute(
         f"""INSERT INTO {table} (pipeline, query, start, batches, rows_in, rows_in_min, rows_in_max,
               rows_out, batch_ms, batch_ms_max, dropped, state_rows_max, state_bytes_max,
-              watermark, watermark_at)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+              watermark, watermark_at, fresh_n, fresh_p50_ms_by_n, fresh_p99_ms_max)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (pipeline, query, start) DO UPDATE SET
               batches = batches + excluded.batches,
               rows_in = rows_in + excluded.rows_in,
@@ -159,6 +179,11 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Buck
                                    coalesce(excluded.state_rows_max, state_rows_max)),
               state_bytes_max = max(coalesce(state_bytes_max, excluded.state_bytes_max),
                                     coalesce(excluded.state_bytes_max, state_bytes_max)),
+              fresh_n = fresh_n + excluded.fresh_n,
+              fresh_p50_ms_by_n = coalesce(fresh_p50_ms_by_n + excluded.fresh_p50_ms_by_n,
+                                           fresh_p50_ms_by_n, excluded.fresh_p50_ms_by_n),
+              fresh_p99_ms_max = max(coalesce(fresh_p99_ms_max, excluded.fresh_p99_ms_max),
+                                     coalesce(excluded.fresh_p99_ms_max, fresh_p99_ms_max)),
               watermark = CASE WHEN {_LATER} THEN excluded.watermark ELSE watermark END,
               watermark_at = CASE WHEN {_LATER} THEN excluded.watermark_at ELSE watermark_at END""",  # noqa: S608
         (
@@ -177,6 +202,9 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Buck
             bucket.state_bytes_max,
             bucket.watermark,
             bucket.watermark_at,
+            bucket.fresh_n,
+            bucket.fresh_p50_ms_by_n,
+            bucket.fresh_p99_ms_max,
         ),
     )
 
@@ -212,5 +240,8 @@ def _single(row: sqlite3.Row) -> Bucket:
         state_bytes=row["state_bytes"],
         watermark=row["watermark"],
         dropped=row["dropped_by_watermark"],
+        fresh=measures.Fresh(
+            row["fresh_basis"], row["fresh_n"], row["fresh_p50_ms"], row["fresh_p99_ms"]
+        ),
     )
     return measures.bucket_of(measure, row["at"], None)

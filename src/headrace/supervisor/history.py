@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from headrace.errors import StoreError
+from headrace.model.alerts import AlertRow
 from headrace.model.events import Event, Kind
 from headrace.model.places import Places
 from headrace.model.requests import Request
@@ -23,6 +25,8 @@ from headrace.supervisor.situation import OpenAlert
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Worked = Callable[[str, str], float | None]  # pipeline, query -> until when it is known to work
+Resolved = tuple[str, alerts.Change]  # with the pipeline
 
 REOPEN_S = 15.0  # a locked file costs a wait of seconds each time it is tried
 STORE_ALERT = "store:history.db"
@@ -61,7 +65,8 @@ class History:
                 for event in told:
                     said = event.data.get("progress")
                     if isinstance(said, dict):
-                        progress.add(conn, pipeline, run, event.query or "", event.at, said)
+                        about, fresh = event.query or "", event.data.get("fresh")
+                        progress.add(conn, pipeline, run, about, event.at, said, fresh)
 
         self._write(now, write)
 
@@ -77,13 +82,13 @@ class History:
         self._write(now, lambda conn: audit.add(conn, request, text))
 
     def open_keys(self, now: float) -> frozenset[str]:
-        """Keys of the alerts that are open, remembered between ticks."""
+        """Keys of the open alerts of rules, remembered between ticks."""
         file = self._files["alerts"]
         if self._open_keys is None or self._keys_of != file.times_opened:
-            found = file.use(now, lambda conn: alerts.listed(conn, "open"))
+            found = file.use(now, alerts.open_keys_of_rules)
             if found is None:
                 return frozenset(self._open_keys or ())
-            self._open_keys, self._keys_of = {alert.key for alert in found}, file.times_opened
+            self._open_keys, self._keys_of = found, file.times_opened
         return frozenset(self._open_keys)
 
     def open_alert(self, pipeline: str, alert: OpenAlert, at: float, now: float) -> bool:
@@ -114,9 +119,29 @@ class History:
             self._open_keys.discard(key)
         return done is not None
 
+    def take_rows(
+        self, pipeline: str, query: str, rows: Sequence[AlertRow], at: float, now: float
+    ) -> list[alerts.Change] | None:
+        """None if alerts.db could not be used: the batch is to be brought again."""
+        write = partial(alerts.take, pipeline=pipeline, query=query, rows=rows, at=at)
+        return self._files["alerts"].use(now, write)
+
+    def resolve_due(self, worked_until: Worked, at: float, now: float) -> list[Resolved]:
+        """Alerts whose time is up and whose query is known to have worked until then."""
+
+        def write(conn: db.Store) -> list[Resolved]:
+            found = [
+                (*name, worked_until(*name), since) for name, since in alerts.due(conn, at).items()
+            ]
+            worked = [(p, q, until) for p, q, until, since in found if until and until >= since]
+            return alerts.resolve_due(conn, worked, at) if worked else []
+
+        return self._files["alerts"].use(now, write) or []
+
     def prune(self, at: float, now: float) -> None:
         self._write(now, lambda conn: retention.prune(conn, at))
         self._files["alerts"].use(now, lambda conn: retention.prune_alerts(conn, at))
+        self._files["alerts"].use(now, lambda conn: alerts.forget_taken(conn, at))
 
     def tell_of_itself(self, at: float, now: float) -> None:
         """One alert while history cannot be written, resolved when it can."""

@@ -84,6 +84,12 @@ class Live:
         is_unsure = not self._is_signalled and self.watch.is_at_end and view.draining_at is None
         return LiveRun(self.spec, view, self.known_since, self.orders, self.exit_seen_at, is_unsure)
 
+    def worked_until(self, query: str) -> float | None:
+        """When it last committed a batch or found nothing to do, by the driver's clock."""
+        seen = self.watch.view.queries.get(query)
+        times = (seen.last_progress_at, seen.last_idle_at) if seen is not None else ()
+        return max((at for at in times if at is not None), default=None)
+
     def drain(self, reason: str, now: float) -> None:
         self.order(drain_at=now, drain_reason=reason)
         self._is_signalled = True

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,10 +30,11 @@ from headrace.supervisor import (
     status,
 )
 from headrace.supervisor.desk import Desk
-from headrace.supervisor.history import History
+from headrace.supervisor.history import History, Worked
 from headrace.supervisor.keeper import Keeper
 from headrace.supervisor.live import House
 from headrace.supervisor.situation import Limits
+from headrace.supervisor.taking import Taking
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class Supervisor:
             self.settings.project, self.places, self.history, self.clock.wall, driver_command
         )
         self._desk = Desk(self.places, self.history, self._change, self._guarded)
+        self._taking = Taking(self.places, self.history, self.clock.wall)
         self._limits: dict[tuple[str, str, str], Limits] = {}
         self.is_going_down = False
         self.keepers = recovery.keepers(self._house, self.limits_of, self.clock.steady())
@@ -130,6 +132,9 @@ class Supervisor:
         return self._only is None or keeper.name in self._named
 
     def close(self) -> None:
+        now = self.clock.steady()
+        with self._guarded("taking the last alert rows", now):
+            self._taking.take_last(now)
         self.history.close()
         lock.release(self.places, self._lock)
 
@@ -151,6 +156,8 @@ class Supervisor:
             with self._guarded(f"keeping {keeper.name}", now), logs.about(pipeline=keeper.name):
                 if not keeper.is_reading:
                     self._keep(keeper, left.get(keeper.name, ()), open_alerts, now)
+        with self._guarded("taking alert rows", now):
+            self._taking.take(_worked_until(self.keepers), now)
         for keeper in keepers:
             with self._guarded(f"showing {keeper.name}", now):
                 self._show(keeper, now)
@@ -253,6 +260,17 @@ class Supervisor:
             if now >= self._problems.get(key, 0.0) + SAME_PROBLEM_S:
                 self._problems = {**dict(list(self._problems.items())[-50:]), key: now}
                 logger.exception("%s failed; all else goes on", step)
+
+
+def _worked_until(keepers: Mapping[str, Keeper]) -> Worked:
+    """Of a query of a live run; nobody knows it of one that does not run."""
+
+    def ask(pipeline: str, query: str) -> float | None:
+        keeper = keepers.get(pipeline)
+        live = keeper.live if keeper is not None else None
+        return live.worked_until(query) if live is not None else None
+
+    return ask
 
 
 def _survivors(places: Places, keepers: list[Keeper]) -> dict[str, tuple[str, ...]]:

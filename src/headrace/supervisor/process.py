@@ -1,4 +1,4 @@
-"""Starting and ending processes: drivers, the supervisor itself, the child that defines.
+"""Starting and ending processes: drivers, the supervisor, the child that defines, companions.
 
 The only module of Headrace with Popen and os.kill. Invariant: nothing is signalled that has not
 just been proven to be ours (see `headrace/processes.py`), and nothing is started through a shell.
@@ -239,6 +239,40 @@ def to_the_end(
         )
     shutil.rmtree(places.run(spec.run), ignore_errors=True)
     return Exit.from_json(body)
+
+
+class Companion:
+    """A process that ends when its standard input does: with us, also if we are killed."""
+
+    def __init__(self, command: Sequence[str], cwd: Path, log: Path) -> None:
+        handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self._child = subprocess.Popen(
+                command,
+                cwd=cwd,
+                stdin=subprocess.PIPE,
+                stdout=handle,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us alone
+            )
+        finally:
+            os.close(handle)
+
+    @property
+    def code(self) -> int | None:
+        """Of a companion that ended."""
+        return self._child.poll()
+
+    def end(self, timeout_s: float = 10.0) -> int:
+        """Lets it finish what it is doing; its exit code."""
+        assert self._child.stdin is not None  # noqa: S101 - asked for above
+        with contextlib.suppress(OSError):
+            self._child.stdin.close()
+        try:
+            return self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            return self._child.wait()
 
 
 def tail_of(path: Path, begin: int = 0) -> str:

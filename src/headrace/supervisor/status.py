@@ -60,5 +60,6 @@ def status_of(keeper: Keeper, now: float, wall: float) -> PipelineStatus:
         since=since,
         restarts=spec.restarts if spec is not None else 0,
         next_start_at=wall + (subject.next_start_at or now) - now if is_waiting else None,
-        queries=health.query_statuses(subject),
+        cpu_s_per_million_rows=health.cpu_s_per_million_rows(subject.view),
+        queries=health.query_statuses(subject, now),
     )

@@ -1,0 +1,32 @@
+"""Queries that nobody wrote: one for every place where a transform sets rows aside.
+
+Made by `build` after the views, and from then on a query like any other: with a checkpoint, a
+place, a line in `status`, and settings under [pipelines.P.queries."VIEW.quarantine"].
+"""
+
+from __future__ import annotations
+
+from headrace.config import QuerySettings, Settings
+from headrace.connectors.files import Files
+from headrace.define.graph import GraphNode
+from headrace.define.triggers import every
+from headrace.transforms.quarantine import SUFFIX
+
+EVERY_S = 10.0  # nobody waits for them, and every batch reads all of the input
+
+
+def quarantine(of: GraphNode, number: int, pipeline: str, settings: Settings) -> GraphNode:
+    """`number` counts the transforms of one definition; the first needs none in its name."""
+    kept = of.name if number == 1 else f"{of.name}.{number}"
+    name = f"{of.name}.{SUFFIX}" if number == 1 else f"{of.name}.{SUFFIX}.{number}"
+    own = settings.queries.get(name) or QuerySettings()
+    return GraphNode(
+        name=name,
+        kind="query",
+        place=of.place,
+        inputs=of.inputs,
+        sink=Files(settings.quarantined(pipeline, kept), "parquet"),
+        trigger=every(EVERY_S if own.every is None else own.every),
+        checkpoint=settings.checkpoint(pipeline, name),
+        fresh_within_s=own.fresh_within,
+    )

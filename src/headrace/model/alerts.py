@@ -1,0 +1,87 @@
+"""An alert's nouns: how grave it may be, and a line of the file in which a driver hands rows over.
+
+Lines are written by `connectors/alert.py`, one file a batch, and taken by `supervisor/taking.py`.
+Invariant: `from_line` gives a whole row or raises ValueError, whatever stands in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SEVERITIES = ("info", "warning", "error", "critical")  # the least grave first
+RULE_OF_ROWS = "row"  # the rule of alerts that a query's rows opened
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """Consecutive rows of one key that say the same; title and data are those of the last one.
+
+    `at` is what the rows say, `told_at` when their batch was written. `query_id` and `batch` tell
+    a batch that is seen again.
+    """
+
+    query_id: str
+    batch: int
+    row: int  # of the first of them in the batch
+    key: tuple[str, ...]
+    title: str
+    severity: str
+    at: float
+    told_at: float
+    resolved: bool = False
+    count: int = 1
+    resolve_after_s: float | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    left_out: bool = False  # not a row: it says that there were too many of them
+
+    def to_line(self) -> str:
+        body = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps({**body, "key": list(self.key)}, separators=(",", ":"))
+
+    @classmethod
+    def from_line(cls, line: str) -> AlertRow:
+        try:
+            body = json.loads(line)
+        except RecursionError as exc:
+            raise ValueError("nested too deeply") from exc
+        if not isinstance(body, dict):
+            raise ValueError(f"not an object: {line[:80]!r}")
+        known = {name: value for name, value in body.items() if name in cls.__slots__}
+        wrong = [name for name, is_right in _SHAPE.items() if not is_right(known.get(name))]
+        if wrong:
+            raise ValueError(f"{wrong[0]} cannot be {known.get(wrong[0])!r:.80}")
+        return cls(**{**known, "key": tuple(known["key"])})
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_number(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(float(value))  # type: ignore[arg-type]
+
+
+_SHAPE: Mapping[str, Callable[[Any], bool]] = {
+    "query_id": lambda value: _is_text(value) and bool(value),
+    "batch": _is_whole,
+    "row": _is_whole,
+    "key": lambda value: isinstance(value, list) and bool(value) and all(map(_is_text, value)),
+    "title": _is_text,
+    "severity": lambda value: value in SEVERITIES,
+    "at": _is_number,
+    "told_at": _is_number,
+    "resolved": lambda value: isinstance(value, bool),
+    "count": lambda value: _is_whole(value) and value > 0,
+    "resolve_after_s": lambda value: value is None or _is_number(value),
+    "data": lambda value: isinstance(value, dict),
+    "left_out": lambda value: isinstance(value, bool),
+}

@@ -1,0 +1,51 @@
+"""What a transform needs of the build around it: side queries, and conditions on the trigger.
+
+A DataFrame has no side output, so `parse_json` leaves a note here of the rows it has set aside,
+and the driver makes a hidden query of them. Invariant: notes are taken only while a definition is
+being built (`taking`); a transform that is used elsewhere finds none and says what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Timed:
+    """It works by timers: without an interval every batch would follow the last at once."""
+
+    transform: str
+    limit_s: float
+
+
+@dataclass
+class Notes:
+    """Of one definition (a view or a query). `version` is the deployed code's."""
+
+    version: str | None = None
+    is_batch: bool = False
+    asides: list[DataFrame] = field(default_factory=list)
+    timed: list[Timed] = field(default_factory=list)
+
+
+_NOTES: ContextVar[Notes | None] = ContextVar("headrace_notes", default=None)
+
+
+def current() -> Notes | None:
+    return _NOTES.get()
+
+
+@contextmanager
+def taking(notes: Notes) -> Iterator[Notes]:
+    token = _NOTES.set(notes)
+    try:
+        yield notes
+    finally:
+        _NOTES.reset(token)

@@ -1,0 +1,75 @@
+"""The rows of a quarantine: what was wrong, with what, where it came from, and the record itself.
+
+Made by the transforms that set rows aside, written by a hidden query of its own per node. It alone
+counts: `observe` gives in and bad of every batch, so that in = passed + quarantined can be checked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+OBSERVED = "headrace_quarantine"  # the metric's name in Spark's progress; fields: rows, bad
+RAW_BYTES = 65_536  # of a record that is too large
+SUFFIX = "quarantine"
+
+
+class Examined(Protocol):
+    """How the rows of an input are judged; `rows` adds what the other columns are made of."""
+
+    raw: Column
+    max_bytes: int
+
+    def rows(self, df: DataFrame, kept: tuple[str, ...]) -> DataFrame: ...
+    def is_good(self) -> Column: ...
+    def reason(self) -> Column: ...
+    def detail(self) -> Column: ...
+
+
+def kept_aside(df: DataFrame, examined: Examined, rule: str, version: str | None) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    coordinates = _coordinates(df)
+    df = df.withColumns(coordinates)
+    bad = ~examined.is_good()
+    rows = examined.rows(df, tuple(df.columns)).observe(
+        OBSERVED, F.count(F.lit(1)).alias("rows"), F.count_if(bad).alias("bad")
+    )
+    raw = examined.raw.cast("binary")
+    size = F.octet_length(raw)
+    return rows.where(bad).select(
+        F.when(size > examined.max_bytes, F.substring(raw, 1, RAW_BYTES))
+        .otherwise(raw)
+        .alias("raw"),
+        size.alias("bytes"),
+        examined.reason().alias("reason"),
+        examined.detail().alias("detail"),
+        F.lit(rule).alias("rule"),
+        *(F.col(name).alias(name.removeprefix("_headrace_")) for name in coordinates),
+        F.lit(version).cast("string").alias("version"),
+        F.current_timestamp().alias("at"),
+    )
+
+
+def _coordinates(df: DataFrame) -> dict[str, Column]:
+    """Where a record came from: file, or topic, partition and offset."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    nothing = F.lit(None)
+    source, partition, offset = nothing, nothing, nothing
+    if {"topic", "partition", "offset"} <= set(df.columns):
+        source, partition, offset = F.col("topic"), F.col("partition"), F.col("offset")
+    else:
+        try:
+            df.select("_metadata.file_path")
+            source = F.col("_metadata.file_path")
+        except AnalysisException:  # not from files, or no longer known
+            pass
+    return {
+        "_headrace_source": source.cast("string"),
+        "_headrace_partition": partition.cast("int"),
+        "_headrace_offset": offset.cast("bigint"),
+    }
