@@ -36,6 +36,7 @@ class Target:
 OVERHEAD = Target("records per CPU-second, Headrace over bare script", 0.95, is_least=True)
 DEFAULTS = Target("records per second, Headrace's defaults over PySpark's", 1.5, is_least=True)
 SUPERVISOR_CPU = Target("CPU of the supervisor, idle pipelines", 5.0, False, " % of a core")
+SQL = Target("time of a question over all rows, Headrace over DuckDB alone", 2.0, False)
 SUPERVISOR_MEMORY = Target("memory of the supervisor, idle pipelines", 150.0, False, " MB")
 
 
@@ -55,6 +56,11 @@ def step_ratios(rounds: Sequence[Run], step: str, below: str, figure: Any) -> li
     """Of the rounds in which both steps were run."""
     both = [r["steps"] for r in rounds if step in r["steps"] and below in r["steps"]]
     return [figure(steps[step]) / figure(steps[below]) for steps in both]
+
+
+def sql_ratios(rounds: Sequence[Run], question: str) -> list[float]:
+    mine = [r for r in rounds if r["question"] == question]
+    return [float(r["headrace_s"]) / float(r["alone_s"]) for r in mine]
 
 
 def median(values: Sequence[float]) -> float:
@@ -85,6 +91,8 @@ def outcomes(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
         idle = [r for r in rounds if r["kind"] == "idle"]
         found.append((SUPERVISOR_CPU, median([r["cpu_percent"] for r in idle])))
         found.append((SUPERVISOR_MEMORY, max(r["memory_mb"] for r in idle)))
+    if rounds := _rounds(results, "sql"):
+        found.append((SQL, median(sql_ratios(rounds, "all"))))
     return found
 
 

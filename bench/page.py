@@ -11,9 +11,10 @@ from typing import Any
 from bench import figures
 from bench.defaults import HEADRACE, PYSPARK, STEPS
 from bench.figures import median, per_cpu_second, per_second, shown, spread
+from bench.sql import WORDS
 from bench.start import KINDS
 
-NAMES = ("overhead", "defaults", "supervisor", "start")
+NAMES = ("overhead", "defaults", "supervisor", "start", "sql")
 NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
 Result = Mapping[str, Any]
 
@@ -39,6 +40,7 @@ def section(name: str, results: Mapping[str, Result]) -> str:
         "defaults": _defaults,
         "supervisor": _supervisor,
         "start": _start,
+        "sql": _sql,
     }[name](result["rounds"])
     targets = [t.words(f) for t, f in figures.outcomes({name: result})]
     verdict = "\n".join(f"- {words}" for words in targets)
@@ -134,6 +136,28 @@ def _start(rounds: Sequence[Result]) -> str:
             cells = (f"{median(took):.1f} s", f"{max(took):.1f} s", str(len(took)))
             rows.append((words, *cells))
     return _table(("what", "p50", "max", "times"), rows)
+
+
+def _sql(rounds: Sequence[Result]) -> str:
+    rows = []
+    for question, words in WORDS.items():
+        mine = [one for one in rounds if one["question"] == question]
+        if not mine:
+            continue
+        ratios = figures.sql_ratios(rounds, question)
+        took = [median([one[side] for one in mine]) for side in ("headrace_s", "alone_s")]
+        command = median([one["command_s"] for one in mine])
+        rows.append(
+            (
+                f"{words}, {mine[0]['files']:,} files",
+                *(f"{seconds:.2f} s" for seconds in took),
+                f"{median(ratios):.2f} ({spread(ratios)})",
+                f"{command:.2f} s",
+                str(len(mine)),
+            )
+        )
+    head = ("question", "Headrace", "DuckDB alone", "ratio, median (range)")
+    return _table((*head, "the whole command", "times"), rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

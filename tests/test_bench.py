@@ -49,6 +49,11 @@ def supervisor(cpu: list[float], memory: list[float], kind: str = "idle") -> dic
     return result([{**one, "cpu_percent": c, "memory_mb": m} for c, m in both])
 
 
+def questions(*ratios: float, question: str = "all") -> dict[str, Any]:
+    one = {"round": 1, "question": question, "files": 10_000, "alone_s": 1.0, "command_s": 2.5}
+    return result([{**one, "headrace_s": ratio} for ratio in ratios])
+
+
 STEPS = {
     "pyspark": run(1000, 2.0), "partitions": run(1500, 2.0), "headrace": run(2000, 2.0),
 }  # fmt: skip
@@ -57,6 +62,7 @@ RESULTS = {
     "defaults": result([{"round": 1, "steps": STEPS}]),
     "supervisor": supervisor([1.0, 2.0], [40.0, 50.0]),
     "start": result([{"kind": "run", "seconds": s} for s in (9.0, 8.0, 12.0)]),
+    "sql": questions(1.2, 1.1, 1.6),
 }
 
 
@@ -93,6 +99,8 @@ def test_steps_are_compared_only_in_rounds_that_have_both() -> None:
         ({"overhead": overheads(0.96, 0.94, 0.5)}, [False]),
         ({"supervisor": supervisor([4.9], [149.9])}, [True, True]),
         ({"supervisor": supervisor([5.0], [150.0])}, [False, False]),
+        ({"sql": questions(1.99, 1.5, 5.0)}, [True]),
+        ({"sql": questions(2.0)}, [False]),
         ({}, []),
     ],
 )
@@ -135,6 +143,7 @@ def test_tables_are_put_between_their_markers_and_nothing_else_changes() -> None
     )
     assert "| 20 pipelines, idle | 1.5 % (1–2) | 50 MB |" in made
     assert "| 9.0 s | 12.0 s | 3 |" in made
+    assert "files | 1.20 s | 1.00 s | 1.20 (1.1–1.6) | 2.50 s | 3 |" in made
 
 
 def test_making_the_page_twice_changes_nothing() -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from cli.stage import Project
+from headrace.connectors.snapshots import Snapshots
 from headrace.jsonfile import write_json
 from headrace.model.pipeline import Definition, Query
 
@@ -30,17 +34,43 @@ def words(project: Project) -> Project:
     rows = folder / "part-0.json"
     rows.write_text('{"word":"bread","n":2}\n{"word":"salt","n":10}\n')
     (folder / "part-cut.json").write_text('{"word":"cut","n":1}\n{"wo')
-    entry = {"path": rows.as_uri(), "size": rows.stat().st_size, "isDir": False, "action": "add"}
+    entry = {"path": rows.as_uri(), "size": rows.stat().st_size, "isDir": False, "action": "add",
+             "modificationTime": 1, "blockReplication": 1, "blockSize": 1}  # fmt: skip
     (folder / "_spark_metadata" / "0").write_text("v1\n" + json.dumps(entry))
-    item = project.deployed("hello")
-    sink = {"kind": "json", "path": str(folder)}
-    query = Query("kept", "hello.py:1", (), sink, "append", {}, None, "exactly-once", "",
-                  "word string, n bigint")  # fmt: skip
-    told = Definition("hello", "dev", item.version, item.file, (), (query,))
-    path = project.places.definition(item.version, "dev", "hello")
-    path.parent.mkdir(parents=True)
-    write_json(path, told.to_json())
+    define(project, query("kept", {"kind": "json", "path": str(folder)}))
     return project
+
+
+def query(name: str, sink: dict[str, Any], schema: str = "word string, n bigint") -> Query:
+    return Query(name, "hello.py:1", (), sink, "append", {}, None, "exactly-once", "", schema)
+
+
+def define(project: Project, *queries: Query) -> None:
+    item = project.deployed("hello")
+    told = Definition("hello", "dev", item.version, item.file, (), queries)
+    path = project.places.definition(item.version, "dev", "hello")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, told.to_json())
+
+
+@pytest.fixture
+def tables(words: Project) -> Project:
+    """Also a live table, and what could not be used."""
+    live = words.folder / "results" / "hello" / "logins" / "v1"
+    rows = pa.table({"word": ["bread", "salt"], "logins": [5, 7]})
+    Snapshots(live, ("word",), 100, {}).add(3, rows, at=1_767_225_600.0, is_whole=True)
+    bad = words.folder / "quarantine" / "hello" / "logs"
+    bad.mkdir(parents=True)
+    pq.write_table(pa.table({"word": ["salt"], "reason": ["not JSON"]}), bad / "part-0.parquet")
+    define(
+        words,
+        query("kept", {"kind": "json", "path": str(words.folder / "data" / "words")}),
+        query("logins", {"kind": "live", "path": str(live), "key": ["word"]},
+              "word string, logins bigint"),
+        query("logs.quarantine", {"kind": "parquet", "path": str(bad)},
+              "word string, reason string"),
+    )  # fmt: skip
+    return words
 
 
 def test_an_answer_is_a_table_and_how_new_it_is(words: Project) -> None:
@@ -109,3 +139,46 @@ def test_nothing_is_written(words: Project) -> None:
     words.headrace("sql", "SELECT count(*) FROM words")
 
     assert sorted(Path(words.folder).rglob("*")) == before
+
+
+JOINED = (
+    "SELECT kept.word, kept.n, logins, bad.reason FROM hello.kept JOIN hello.logins USING (word) "
+    "LEFT JOIN {bad} AS bad USING (word) ORDER BY n"
+)
+
+
+def test_a_live_table_says_as_of_when_it_is(tables: Project) -> None:
+    done = tables.headrace("sql", "SELECT * FROM logins ORDER BY logins")
+
+    assert [line.split() for line in done.stdout.splitlines()][1:] == [
+        ["bread", "5"],
+        ["salt", "7"],
+    ]
+    assert "logins as of 2026-01-01 00:00:00Z (batch 3)" in done.stderr
+
+
+def test_live_tables_and_quarantines_are_listed_as_they_are_asked(tables: Project) -> None:
+    listed = {one["name"]: one for one in tables.json("sql")["tables"]}
+
+    assert sorted(listed) == ["logins", "logs.quarantine", "words"]
+    assert (listed["logins"]["kind"], listed["logins"]["written_by"]) == ("live", "hello/logins")
+    assert "`logs.quarantine`" in tables.headrace("sql").stdout
+
+
+@pytest.mark.parametrize("bad", ["logs.quarantine", "`logs.quarantine`", "hello.`logs.quarantine`"])
+def test_tables_of_all_kinds_are_asked_together(tables: Project, bad: str) -> None:
+    body = tables.json("sql", JOINED.format(bad=bad))
+
+    assert body["rows"] == [["bread", 2, 5, None], ["salt", 10, 7, "not JSON"]]
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_spark_sees_the_same_tables_under_the_same_names(tables: Project) -> None:
+    body = tables.json("sql", JOINED.format(bad="hello.`logs.quarantine`"), "--spark")
+
+    assert body["rows"] == [["bread", 2, 5, None], ["salt", 10, 7, "not JSON"]]
+    as_of = {one["name"]: (one["batch"], one["as_of"]) for one in body["tables"]}
+    assert as_of["logins"] == (3, "2026-01-01T00:00:00+00:00")
+    assert as_of["kept"][0] == 0
+    assert as_of["logs.quarantine"] == (None, None)

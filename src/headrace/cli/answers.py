@@ -16,11 +16,10 @@ from rich.text import Text
 from headrace.cli import definitions, spinner
 from headrace.cli import tables as shown
 from headrace.cli.workspace import Workspace
-from headrace.connectors.files import Files
 from headrace.errors import SetupError, SqlError
 from headrace.explore import ask as questions
-from headrace.explore import names
-from headrace.explore.answer import Answer, plain
+from headrace.explore import names, translate
+from headrace.explore.answer import Answer, AsOf, plain
 from headrace.jsonfile import read_json
 from headrace.model.pipeline import Definition
 from headrace.model.runs import RunSpec
@@ -30,17 +29,13 @@ RIGHT = ("BIGINT", "INT", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "SMALLINT", "
 
 
 def ask(work: Workspace, text: str, rows_max: int, timeout_s: float) -> Answer:
-    return questions.ask(text, _names(work), rows_max=rows_max, timeout_s=timeout_s)
+    return questions.ask(text, known_names(work), rows_max=rows_max, timeout_s=timeout_s)
 
 
 def ask_spark(work: Workspace, text: str, rows_max: int, timeout_s: float, quiet: bool) -> Answer:
     """The same question for a Spark of its own, in a driver that only answers it."""
     begin = time.monotonic()
-    tables = {
-        name: {"sink": one.sink.fields(), "schema": one.schema}
-        for name, one in _names(work).tables.items()
-        if isinstance(one.sink, Files) and "." not in name
-    }
+    sql, tables = _for_spark(text, known_names(work))
     with tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
         answer = Path(folder) / "answer.json"
         spec = RunSpec(
@@ -52,7 +47,7 @@ def ask_spark(work: Workspace, text: str, rows_max: int, timeout_s: float, quiet
             profile=work.profile,
             file="",
             at=time.time(),
-            question={"sql": text, "tables": tables, "rows_max": rows_max, "answer": str(answer)},
+            question={"sql": sql, "tables": tables, "rows_max": rows_max, "answer": str(answer)},
         )
         with spinner.shown("asking Spark (a JVM starts)", quiet=quiet):
             ended = process.to_the_end(work.places, spec, timeout_s)
@@ -66,21 +61,42 @@ def ask_spark(work: Workspace, text: str, rows_max: int, timeout_s: float, quiet
         rows=tuple(tuple(row) for row in body["rows"][:rows_max]),
         is_cut=len(body["rows"]) > rows_max,
         took_s=time.monotonic() - begin,
+        tables=tuple(AsOf(**one) for one in body["tables"]),
     )
+
+
+def _for_spark(text: str, known: names.Names) -> tuple[str, dict[str, dict[str, Any]]]:
+    """The text with our tables as views, and what these views are. Other names are Spark's own."""
+    tables: dict[str, dict[str, Any]] = {}
+    views: dict[str, str] = {}
+
+    def view_of(parts: tuple[str, ...]) -> str | None:
+        found = known.look_up(parts)
+        if found is None or found.place is None:
+            return None
+        full = names.spelled(*parts)
+        # Spark's temporary views have a name without a dot.
+        view = views.setdefault(full, full if full.isidentifier() else f"headrace_{len(views)}")
+        at = {"live": found.snapshots} if found.snapshots else {"sink": found.sink.fields()}
+        tables[view] = {"name": found.name, "schema": found.schema, **at}
+        return view
+
+    return translate.for_spark(text, view_of), tables
 
 
 def tables(work: Workspace) -> list[names.Table]:
     """What has rows to read, each once: by its name in headrace.toml, or else by its stream's."""
     best: dict[str, tuple[tuple[bool, int, str], names.Table]] = {}
-    for name, table in _names(work).tables.items():
-        place = table.sink.identity() if isinstance(table.sink, Files) else None
-        rank = (name not in work.settings.sinks, len(name), name)
+    for (pipeline, name), table in known_names(work).tables.items():
+        place = table.place
+        is_sink = not pipeline and name in work.settings.sinks
+        rank = (not is_sink, len(pipeline) + len(name), name)
         if place and (place not in best or rank < best[place][0]):
             best[place] = (rank, table)
     return sorted((table for _, table in best.values()), key=lambda one: one.name)
 
 
-def _names(work: Workspace) -> names.Names:
+def known_names(work: Workspace) -> names.Names:
     return names.collect(work.settings, _deployed(work))
 
 
@@ -123,8 +139,8 @@ def show_tables(found: list[names.Table], *, json_: bool) -> None:
         body = [
             {
                 "name": one.name,
-                "kind": one.sink.kind,
-                "path": one.sink.identity(),
+                "kind": "live" if one.snapshots else one.sink.kind,
+                "path": one.place,
                 "written_by": one.written_by or None,
                 "schema": one.schema,
             }
@@ -140,7 +156,7 @@ def show_tables(found: list[names.Table], *, json_: bool) -> None:
     for name in ("table", "written by", "columns"):
         grid.add_column(name, no_wrap=name != "columns")
     for one in found:
-        grid.add_row(one.name, one.written_by, one.schema or "")
+        grid.add_row(names.spelled(one.name), one.written_by, one.schema or "")
     shown.console().print(grid)
 
 

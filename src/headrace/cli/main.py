@@ -20,6 +20,7 @@ from headrace.cli import (
     control,
     history,
     looking,
+    quarantine,
     questions,
     service,
 )
@@ -113,6 +114,7 @@ for _group in (
     looking.COMMANDS,
     history.COMMANDS,
     alerts.COMMANDS,
+    quarantine.COMMANDS,
     questions.COMMANDS,
     control.COMMANDS,
 ):

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import config, jsonfile
 from headrace.connectors import kinds
-from headrace.define import sql
 from headrace.driver import analyse, pipeline
 from headrace.driver.fleet import Fleet
 from headrace.errors import SqlError
-from headrace.explore.answer import plain
+from headrace.explore import committed, live
+from headrace.explore.answer import AsOf, plain
 from headrace.model.runs import Ending, Exit, RunSpec
 
 if TYPE_CHECKING:
@@ -28,13 +29,15 @@ def answer(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
     os.environ["TZ"] = "UTC"
     time.tzset()
     asked = spec.question
-    wanted = sql.tables(asked["sql"], list(asked["tables"]))
+    scratch = Path(asked["answer"]).parent
     spark = pipeline.start_session(spec, settings, run_dir, ours)
     try:
-        for name in wanted:
-            _as_view(spark, name, asked["tables"][name])
+        given = asked["tables"].items()
+        read = [_as_view(spark, view, table, scratch) for view, table in given]
         found = spark.sql(asked["sql"])
         rows = found.limit(asked["rows_max"] + 1).collect()
+    except SqlError:
+        raise
     except Exception as exc:  # a border: Spark may refuse a question with anything
         raise SqlError(
             f"Spark cannot answer: {analyse.said(exc)}",
@@ -45,11 +48,27 @@ def answer(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
         "columns": found.columns,
         "types": [kind for _, kind in found.dtypes],
         "rows": [[plain(value) for value in row] for row in rows],
+        "tables": [asdict(one) for one in read],
     }
     jsonfile.write_json(Path(asked["answer"]), body)
     return Exit(Ending.FINISHED, code=0, at=time.time())
 
 
-def _as_view(spark: SparkSession, name: str, table: dict[str, Any]) -> None:
-    sink = kinds.made(table["sink"], name=name)
-    sink.read(spark, streaming=False, schema=table["schema"]).createOrReplaceTempView(name)
+def _as_view(spark: SparkSession, view: str, table: dict[str, Any], scratch: Path) -> AsOf:
+    """The moment is looked up before the rows: what is read is at least as new as is said."""
+    if table.get("live"):
+        return _live_view(spark, view, table, scratch / f"{view}.parquet")
+    sink = kinds.made(table["sink"], name=table["name"])
+    at, batch = committed.newest(Path(sink.identity() or ""))
+    sink.read(spark, streaming=False, schema=table["schema"]).createOrReplaceTempView(view)
+    return AsOf(table["name"], at, batch)
+
+
+def _live_view(spark: SparkSession, view: str, table: dict[str, Any], copy: Path) -> AsOf:
+    """Of a copy: Spark reads late, and a snapshot may be gone by then."""
+    found = live.copied(Path(table["live"]), copy)
+    if found is None:
+        spark.createDataFrame([], table["schema"]).createOrReplaceTempView(view)
+        return AsOf(table["name"])
+    spark.read.parquet(str(copy)).createOrReplaceTempView(view)
+    return AsOf(table["name"], found.at, found.batch, files=1)

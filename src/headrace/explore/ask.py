@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import SqlError
@@ -32,19 +32,20 @@ def ask(
 ) -> Answer:
     begin = time.monotonic()
     scans: dict[str, Scan] = {}
+    with ExitStack() as held:
 
-    def view_of(name: str, space: str) -> str:
-        table = names.find(name, space)
-        key = f"{table.written_by or table.name} {table.sink.identity()}"
-        if key not in scans:
-            scans[key] = scan(table)
-        return f"t{list(scans).index(key)}"
+        def view_of(parts: tuple[str, ...]) -> str:
+            table = names.find(parts)
+            key = f"{table.written_by or table.name} {table.place}"
+            if key not in scans:
+                scans[key] = scan(table, held)
+            return _view(list(scans).index(key))
 
-    sql = translated(text, view_of)
-    try:
-        columns, types, rows = _run(sql, scans.values(), rows_max, timeout_s)
-    except _VaryingError:
-        columns, types, rows = _run(sql, scans.values(), rows_max, timeout_s, is_varying=True)
+        sql = translated(text, view_of)
+        try:
+            columns, types, rows = _run(sql, scans.values(), rows_max, timeout_s)
+        except _VaryingError:
+            columns, types, rows = _run(sql, scans.values(), rows_max, timeout_s, is_varying=True)
     return Answer(
         columns=columns,
         types=types,
@@ -55,6 +56,11 @@ def ask(
             AsOf(one.table.name, one.at, one.batch, len(one.files)) for one in scans.values()
         ),
     )
+
+
+def _view(number: int) -> str:
+    """A name that no question has of its own, not even for a common table expression."""
+    return f"headrace:{number}"
 
 
 class _VaryingError(Exception):
@@ -70,8 +76,11 @@ def _run(
         try:
             conn.execute("SET TimeZone = 'UTC'")
             for number, one in enumerate(scans):
-                text = one.text(is_varying=is_varying or _varies(conn, one))
-                conn.execute(f"CREATE VIEW {quoted(f't{number}')} AS {text}")
+                view = _view(number)
+                conn.execute(f"SET VARIABLE {quoted(view)} = $files", {"files": list(one.files)})
+                text = one.text(view, is_varying=is_varying or _varies(conn, one))
+                # Not a view of DuckDB's: that would look up all files once more.
+                sql = sql.replace(quoted(view), f"({text})")
             _lock(conn, [path for one in scans for path in one.files])
             (statement,) = conn.extract_statements(sql)
             if statement.type != duckdb.StatementType.SELECT:

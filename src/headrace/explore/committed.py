@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from headrace.errors import ConnectorError
 
 LOG = "_spark_metadata"
+_CODED = re.compile("[%?#]")
 _TRIES = 5  # Spark deletes old entries while we read; then a newer compact one is there
 
 
@@ -27,8 +28,11 @@ class Committed:
     size: int
 
 
-def files(path: Path) -> list[Committed]:
-    """In the order of the log. [] for a sink to which nothing was written yet."""
+def files(path: Path, *, with_batches: bool = True) -> list[Committed]:
+    """In the order of the log. [] for a sink to which nothing was written yet.
+
+    `with_batches=False` is quicker: only the newest compact entry and what follows it is read.
+    """
     log = path / LOG
     if not log.is_dir():
         if _has_data(path):
@@ -42,13 +46,31 @@ def files(path: Path) -> list[Committed]:
         return []
     for _ in range(_TRIES - 1):
         try:
-            return _read(log)
+            return _read(log, with_batches)
         except FileNotFoundError:
             continue
     try:
-        return _read(log)
+        return _read(log, with_batches)
     except FileNotFoundError as exc:
         raise _damaged(Path(exc.filename or log), "it vanished while it was read") from exc
+
+
+def newest(path: Path) -> tuple[float | None, int | None]:
+    """When the newest entry of the log was written, and its batch; Nones where there is none."""
+    for _ in range(_TRIES):
+        try:
+            return _newest(path / LOG)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    return None, None
+
+
+def _newest(log: Path) -> tuple[float | None, int | None]:
+    entries = [(int(p.name.partition(".")[0]), p) for p in log.iterdir() if p.name[0].isdigit()]
+    if not entries:
+        return None, None
+    batch, file = max(entries)
+    return file.stat().st_mtime, batch
 
 
 def _has_data(path: Path) -> bool:
@@ -57,7 +79,7 @@ def _has_data(path: Path) -> bool:
     return any(not p.name.startswith((".", "_")) for p in path.iterdir())
 
 
-def _read(log: Path) -> list[Committed]:
+def _read(log: Path, with_batches: bool) -> list[Committed]:
     names = {p.name for p in log.iterdir()}
     plain = {int(n) for n in names if re.fullmatch(r"[0-9]+", n)}
     compact = sorted(int(m[1]) for n in names if (m := re.fullmatch(r"([0-9]+)\.compact", n)))
@@ -67,7 +89,7 @@ def _read(log: Path) -> list[Committed]:
     found: dict[str, Committed] = {}
     deleted: set[str] = set()
     if base is not None:
-        batches = _batches_before(log, compact, plain)
+        batches = _batches_before(log, compact, plain) if with_batches else {}
         for entry in _entries(log / f"{base}.compact"):
             _apply(entry, batches.get(entry["path"]), found, deleted)
     for number in later:
@@ -122,19 +144,32 @@ def _entries(file: Path) -> list[dict[str, Any]]:
         raise _damaged(file, "it is a folder") from exc
     if lines[0] != "v1":
         raise _damaged(file, f"it begins {lines[0][:40]!r}, not v1")
-    return [_entry(file, line) for line in lines[1:] if line]
+    told = [line for line in lines[1:] if line]
+    entries = _parsed(file, told)
+    for line, entry in zip(told, entries, strict=True):
+        if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+            raise _damaged(file, f"a line names no path ({line[:60]!r})")
+        if entry.get("action") not in ("add", "delete") or not isinstance(entry.get("size"), int):
+            raise _damaged(file, f"a line has no known action or size ({line[:60]!r})")
+    return entries
 
 
-def _entry(file: Path, line: str) -> dict[str, Any]:
+def _parsed(file: Path, lines: list[str]) -> list[Any]:
+    """All at once, since there may be many; one by one if that fails, to say which one it is."""
     try:
-        entry = json.loads(line)
+        found: list[Any] = json.loads(f"[{','.join(lines)}]")
+        if len(found) == len(lines):
+            return found
+    except (ValueError, RecursionError):
+        pass
+    return [_line(file, line) for line in lines]
+
+
+def _line(file: Path, line: str) -> Any:
+    try:
+        return json.loads(line)
     except (ValueError, RecursionError) as exc:
         raise _damaged(file, f"a line is not JSON ({line[:60]!r})") from exc
-    if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
-        raise _damaged(file, f"a line names no path ({line[:60]!r})")
-    if entry.get("action") not in ("add", "delete") or not isinstance(entry.get("size"), int):
-        raise _damaged(file, f"a line has no known action or size ({line[:60]!r})")
-    return entry
 
 
 def _apply(
@@ -148,6 +183,8 @@ def _apply(
 
 
 def _decoded(uri: str) -> str:
+    if uri.startswith("file:///") and not _CODED.search(uri):
+        return uri.removeprefix("file://")  # nearly always, and then quick
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
         return unquote(parts.path)

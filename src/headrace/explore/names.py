@@ -6,6 +6,7 @@ only; which files count is `scan`'s to say.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,8 @@ from headrace.connectors import kinds
 from headrace.connectors.connector import Connector
 from headrace.connectors.files import FORMATS, Files, files
 from headrace.errors import Error, SqlError
-from headrace.model.pipeline import Definition
+from headrace.explore import live
+from headrace.model.pipeline import Definition, Query
 
 SHOWN_MAX = 20
 
@@ -28,41 +30,62 @@ class Table:
     sink: Connector
     schema: str | None = None
     written_by: str = ""  # PIPELINE/QUERY
+    snapshots: str = ""  # of a live table: their folder
+
+    @property
+    def place(self) -> str | None:
+        """Where its rows are, if it keeps any."""
+        if self.snapshots:
+            return self.snapshots
+        return self.sink.identity() if isinstance(self.sink, Files) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
+    """`tables` by pipeline and name; without a pipeline where the name alone says which."""
+
     project: Path
-    tables: Mapping[str, Table] = field(default_factory=dict)  # by name, also PIPELINE.QUERY
+    tables: Mapping[tuple[str, str], Table] = field(default_factory=dict)
     ambiguous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def find(self, name: str, space: str = "") -> Table:
-        """`space` is what stands before the dot: a format (the name is a path), or a pipeline."""
-        if space.lower() in FORMATS:
-            return self._at_path(name, space.lower())
-        full = f"{space}.{name}" if space else name
-        if full.lower() in self.ambiguous:
-            given = self.ambiguous[full.lower()]
+    def find(self, parts: tuple[str, ...]) -> Table:
+        """`parts` stand between the dots: a format and a path, PIPELINE and STREAM, or a name."""
+        if len(parts) == 2 and parts[0].lower() in FORMATS:
+            return self._at_path(parts[1], parts[0].lower())
+        found = self.look_up(parts)
+        if found is None:
+            raise self._unknown(".".join(parts))
+        return found
+
+    def look_up(self, parts: tuple[str, ...]) -> Table | None:
+        """A sink or a stream; None if there is none of this name.
+
+        A stream may have a dot in its name (VIEW.quarantine), and then needs no quotes, unless
+        there is such a stream of such a pipeline: that one cannot be said in another way.
+        """
+        full = ".".join(parts)
+        known = {_lower(key): table for key, table in self.tables.items()}
+        for key in ((parts[0], ".".join(parts[1:])), ("", full)):
+            if found := known.get(_lower(key)):
+                return found
+        if given := self.ambiguous.get(full.lower()):
             raise SqlError(
                 f"{full!r} is a stream of {len(given)} pipelines.",
                 why=f"It could be {', '.join(given)}.",
                 fix=f"Say which: {given[0]}",
                 slug="ambiguous-name",
             )
-        found = {known.lower(): table for known, table in self.tables.items()}.get(full.lower())
-        if found is None:
-            raise self._unknown(full)
-        return found
+        return None
 
     def _at_path(self, path: str, format: str) -> Table:
         """What a deployed stream writes there has its columns and types."""
         sink = files(counted_from(self.project, path), format)
-        writers = [one for one in self.tables.values() if one.sink.identity() == sink.identity()]
+        writers = [one for one in self.tables.values() if one.place == sink.identity()]
         schema = next((one.schema for one in writers), None)
         return Table(f"{format}.`{path}`", sink, schema)
 
     def _unknown(self, name: str) -> SqlError:
-        known = sorted(self.tables)
+        known = sorted(spelled(*key) for key in self.tables)
         meant = near(name, known)
         shown = ", ".join(known[:SHOWN_MAX]) + (", …" if len(known) > SHOWN_MAX else "")
         return SqlError(
@@ -75,37 +98,58 @@ class Names:
         )
 
 
+def _lower(key: tuple[str, str]) -> tuple[str, str]:
+    return key[0].lower(), key[1].lower()
+
+
+def spelled(*parts: str) -> str:
+    """A name as it has to stand in SQL."""
+    quoted = (p if re.fullmatch(r"[A-Za-z_]\w*", p) else f"`{p}`" for p in parts if p)
+    return ".".join(quoted)
+
+
 def collect(settings: Settings, definitions: Iterable[Definition]) -> Names:
     """A sink's name wins over a stream's: it stands in headrace.toml, for everyone to see."""
-    tables: dict[str, Table] = {}
+    tables: dict[tuple[str, str], Table] = {}
     owners: dict[str, list[str]] = {}
     by_place: dict[str, Table] = {}
     for one in definitions:
         for query in one.queries:
-            try:
-                sink = kinds.made(query.sink)
-            except Error:
-                sink = Connector()  # a function's, or of a kind that is installed no more
-            full = f"{one.pipeline}.{query.name}"
-            table = Table(query.name, sink, query.schema, f"{one.pipeline}/{query.name}")
-            tables[full] = table
-            if place := sink.identity():
+            table = _written(one.pipeline, query)
+            tables[one.pipeline, query.name] = table
+            if place := table.place:
                 by_place[place] = table
-            owners.setdefault(query.name, []).append(full)
-    for name, full_names in owners.items():
-        if len(full_names) == 1:
-            tables[name] = tables[full_names[0]]
+            owners.setdefault(query.name, []).append(one.pipeline)
+    for name, pipelines in owners.items():
+        if len(pipelines) == 1:
+            tables["", name] = tables[pipelines[0], name]
     for name, fields in settings.sinks.items():
         try:
             sink = kinds.made(fields, name=name).located(settings.project)
         except Error:
             continue  # `check` tells; who only looks is not stopped by it
+        if sink.kind == live.KIND:
+            continue  # every stream that goes there has a table of its own, with its own name
         writer = by_place.get(sink.identity() or "")
         schema = writer.schema if writer else None
-        tables[name] = Table(name, sink, schema, writer.written_by if writer else "")
+        tables["", name] = Table(name, sink, schema, writer.written_by if writer else "")
         owners.pop(name, None)
-    ambiguous = {n.lower(): tuple(full) for n, full in owners.items() if len(full) > 1}
+    ambiguous = {
+        name.lower(): tuple(spelled(pipeline, name) for pipeline in pipelines)
+        for name, pipelines in owners.items()
+        if len(pipelines) > 1
+    }
     return Names(settings.project, tables, ambiguous)
+
+
+def _written(pipeline: str, query: Query) -> Table:
+    try:
+        sink = kinds.made(query.sink)
+    except Error:
+        sink = Connector()  # a function's, or of a kind that is installed no more
+    is_live = query.sink.get("kind") == live.KIND
+    snapshots = str(query.sink.get("path") or "") if is_live else ""
+    return Table(query.name, sink, query.schema, f"{pipeline}/{query.name}", snapshots)
 
 
 def files_of(table: Table) -> Files:

@@ -6,23 +6,28 @@ Invariant: of a folder that a stream writes to, only what its log has committed 
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.connectors.files import Files
 from headrace.errors import SqlError
-from headrace.explore import committed
+from headrace.explore import committed, live
 from headrace.explore.names import Table, files_of
 
 USE_SPARK = "headrace sql --spark reads it, with a Spark of its own (some seconds more)"
 _VARIES = "FROM read_parquet("
+_FILES = "$files"
 _PLAIN = {"header": "header", "sep": "delim", "delimiter": "delim", "quote": "quote",
           "escape": "escape", "nullValue": "nullstr"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """`at` is when the newest rows were committed. `call` reads the files, or stands for none."""
+    """`at` is when the newest rows were committed. `call` reads the files, or stands for none.
+
+    The files come in as a variable: ten thousand names in the text would be parsed again and again.
+    """
 
     table: Table
     files: tuple[str, ...]
@@ -30,15 +35,19 @@ class Scan:
     at: float | None = None
     batch: int | None = None
 
-    def text(self, *, is_varying: bool = False) -> str:
+    def text(self, variable: str, *, is_varying: bool = False) -> str:
         """All rows. `is_varying`: the files differ in their columns; then all heads are read first,
         which takes longer."""
-        if not is_varying or not self.call.startswith(_VARIES):
-            return self.call
-        return self.call.removesuffix(")") + ", union_by_name = true)"
+        call = self.call.replace(_FILES, f"getvariable({literal(variable)})", 1)
+        if not is_varying or not call.startswith(_VARIES):
+            return call
+        return call.removesuffix(")") + ", union_by_name = true)"
 
 
-def scan(table: Table) -> Scan:
+def scan(table: Table, held: ExitStack) -> Scan:
+    """`held` keeps open what has to stay until it is read."""
+    if table.snapshots:
+        return _live(table, held)
     sink = files_of(table)
     if (scheme := sink.path.partition(":/")[0]) not in ("", sink.path, "file"):
         raise SqlError(
@@ -60,13 +69,20 @@ def scan(table: Table) -> Scan:
     return _plain(table, sink, folder)
 
 
+def _live(table: Table, held: ExitStack) -> Scan:
+    """The newest snapshot holds all rows."""
+    folder = Path(table.snapshots)
+    found = live.opened(folder, held)
+    paths = (found.path,) if found else ()
+    call = _call(table, Files(table.snapshots, "parquet"), folder, paths)
+    return Scan(table, paths, call, found.at if found else None, found.batch if found else None)
+
+
 def _committed(table: Table, sink: Files, folder: Path) -> Scan:
     # The moment before the files: what is read is at least as new as is said.
-    log = folder / committed.LOG
-    entries = [(int(p.name.partition(".")[0]), p) for p in log.iterdir() if p.name[0].isdigit()]
-    batch, newest = max(entries, default=(None, None), key=lambda entry: entry[0] or 0)
-    at = newest.stat().st_mtime if newest else None
-    paths = tuple(one.path for one in committed.files(folder) if one.size > 0)
+    at, batch = committed.newest(folder)
+    found = committed.files(folder, with_batches=False)
+    paths = tuple(one.path for one in found if one.size > 0)
     return Scan(table, paths, _call(table, sink, folder, paths), at, batch)
 
 
@@ -104,7 +120,8 @@ def _call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...]) -> st
             )
         shape = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
         return f"SELECT {shape} WHERE false"
-    parts = {name for path in paths for name in _partitions(path, folder)}
+    folders = {path.rpartition("/")[0] for path in paths}
+    parts = {name for one in folders for name in _partitions(one, folder)}
     inside = {name: kind for name, kind in columns.items() if name not in parts}
     options = _READERS[sink.format](sink, inside)
     if parts:
@@ -113,13 +130,12 @@ def _call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...]) -> st
         options["hive_types"] = _struct(kinds)
     given = "".join(f", {name} = {value}" for name, value in options.items())
     reader = _FUNCTIONS[sink.format]
-    listed = ", ".join(literal(path) for path in paths)
-    return f"FROM {reader}([{listed}]{given})"
+    return f"FROM {reader}({_FILES}{given})"
 
 
-def _partitions(path: str, folder: Path) -> list[str]:
-    """day=2026-01-01/part-0.parquet: the names before the signs."""
-    inside = Path(path).parent
+def _partitions(place: str, folder: Path) -> list[str]:
+    """FOLDER/day=2026-01-01/hour=3: the names before the signs."""
+    inside = Path(place)
     if not inside.is_relative_to(folder):
         return []
     return [p.partition("=")[0] for p in inside.relative_to(folder).parts if "=" in p]

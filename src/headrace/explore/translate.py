@@ -1,8 +1,13 @@
-"""A question in Spark's SQL, as DuckDB understands it. Pure; the text is parsed, never run."""
+"""A question in Spark's SQL, as DuckDB understands it, or Spark with our tables as its views.
+
+Pure; the text is parsed, never run.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.connectors.files import FORMATS
@@ -12,15 +17,51 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 
-def translated(text: str, view_of: Callable[[str, str], str]) -> str:
-    """`view_of(name, space)` says which view stands for a table; `space` is what is before the dot.
+def translated(text: str, view_of: Callable[[tuple[str, ...]], str]) -> str:
+    """For DuckDB. `view_of(parts)` says which view stands for a table; parts are between dots."""
+    from sqlglot.errors import SqlglotError
 
-    Names of common table expressions are the question's own, and stay.
+    asked = _parsed(text)
+    for table in _tables(asked):
+        _point(table, view_of(_parts(table)))
+    try:
+        return asked.sql("duckdb")
+    except SqlglotError as exc:
+        raise _not_understood(exc) from exc
+
+
+def for_spark(text: str, view_of: Callable[[tuple[str, ...]], str | None]) -> str:
+    """For Spark: the text as it stands, but views in place of the tables that have one.
+
+    What is not understood here is left to Spark, which may: `view_of` then sees every word.
     """
+    try:
+        asked = _parsed(text)
+    except SqlError as exc:
+        if exc.code != "sql-syntax":
+            raise
+        for word in dict.fromkeys(re.findall(r"\w+", text)):
+            with suppress(SqlError):  # the word may be something else than a table's name
+                view_of((word,))
+        return text
+    places = []
+    for table in _tables(asked):
+        parts = _parts(table)
+        view = view_of(parts)
+        if view is not None and (view,) != parts:
+            alias = "" if table.alias else f" AS {_backticked(parts[-1])}"
+            marks = [part.meta for part in table.parts]
+            begin, end = marks[0]["start"], marks[-1]["end"] + 1
+            places.append((begin, end, _backticked(view) + alias))
+    for begin, end, instead in sorted(places, reverse=True):
+        text = text[:begin] + instead + text[end:]
+    return text
+
+
+def _parsed(text: str) -> exp.Query:
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
-    from sqlglot.optimizer.scope import traverse_scope
 
     try:
         statements = [s for s in sqlglot.parse(text, read="spark") if s is not None]
@@ -35,17 +76,21 @@ def translated(text: str, view_of: Callable[[str, str], str]) -> str:
             fix="Ask one SELECT at a time.",
             slug="not-a-query",
         )
-    asked = statements[0]
-    seen: set[int] = set()
-    for scope in traverse_scope(asked):
-        for source in scope.sources.values():
-            if isinstance(source, exp.Table) and id(source) not in seen and source.name:
-                seen.add(id(source))
-                _point(source, view_of(source.name, source.db))
-    try:
-        return asked.sql("duckdb")
-    except SqlglotError as exc:
-        raise _not_understood(exc) from exc
+    return statements[0]
+
+
+def _tables(asked: exp.Query) -> list[exp.Table]:
+    """Without common table expressions: their names are the question's own."""
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import traverse_scope
+
+    sources = [one for scope in traverse_scope(asked) for one in scope.sources.values()]
+    tables = {id(one): one for one in sources if isinstance(one, exp.Table) and one.name}
+    return list(tables.values())
+
+
+def _parts(table: exp.Table) -> tuple[str, ...]:
+    return tuple(part.name for part in table.parts)
 
 
 def _point(table: exp.Table, view: str) -> None:
@@ -57,6 +102,10 @@ def _point(table: exp.Table, view: str) -> None:
     table.set("this", exp.to_identifier(view, quoted=True))
     table.set("db", None)
     table.set("catalog", None)
+
+
+def _backticked(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _not_understood(exc: Exception) -> SqlError:

@@ -1,0 +1,78 @@
+"""What is in quarantine: how many records for which reason, and the newest of them.
+
+Asks the committed files of the hidden queries, as `headrace sql` would. Reads only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from headrace.explore import names
+from headrace.explore.ask import ask
+from headrace.explore.names import Names
+from headrace.transforms.quarantine import SUFFIX
+
+TEXT_MAX = 200
+_COUNTED = "SELECT reason, count(*) FROM {} GROUP BY reason ORDER BY 2 DESC"
+_NEWEST = (
+    "SELECT at, reason, detail, source, partition, `offset`, bytes, version, raw"
+    " FROM {} ORDER BY at DESC LIMIT {}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`raw` is as it came in; of one that was too large the beginning."""
+
+    at: datetime
+    reason: str
+    detail: str | None
+    source: str | None
+    partition: int | None
+    offset: int | None
+    size: int | None
+    version: str | None
+    raw: bytes | None
+
+    @property
+    def text(self) -> str:
+        """Safe to show: control characters and bytes that are no text come as escapes."""
+        said = bytes(self.raw or b"")[:TEXT_MAX].decode("utf-8", "backslashreplace")
+        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said)
+        return shown[:TEXT_MAX] + ("…" if (self.size or 0) > TEXT_MAX else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Of one view or stream. `reasons`: the most frequent first."""
+
+    pipeline: str
+    query: str
+    path: str
+    reasons: dict[str, int]
+    newest: tuple[Record, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return sum(self.reasons.values())
+
+    @property
+    def of(self) -> str:
+        """The view or stream whose records these are."""
+        return self.query.partition(f".{SUFFIX}")[0]
+
+
+def quarantines(known: Names, newest: int = 10) -> list[Quarantine]:
+    """All there are, also those without a record yet."""
+    keys = sorted(key for key in known.tables if key[0] and f".{SUFFIX}" in key[1])
+    return [_read(known, pipeline, query, newest) for pipeline, query in keys]
+
+
+def _read(known: Names, pipeline: str, query: str, newest: int) -> Quarantine:
+    table = names.spelled(pipeline, query)
+    counted = ask(_COUNTED.format(table), known).rows
+    found = ask(_NEWEST.format(table, newest), known).rows
+    place = known.tables[pipeline, query].place or ""
+    records = tuple(Record(*row) for row in found)
+    return Quarantine(pipeline, query, place, dict(counted), records)
