@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-demo: parts $(INSTALLED) ## run a small streaming project (Ctrl-C ends it at a batch boundary)
+demo: parts $(INSTALLED) ## see a streaming application at work (Ctrl-C ends it, and counts)
 	@scripts/demo
 
 test: parts lint ## every check and test except the long chaos runs
@@ -36,7 +36,7 @@ docs: $(INSTALLED) ## check that the docs say what the code does, and run their 
 	$(BIN)/python -m pytest tests/test_docs.py
 
 clean: ## remove .venv, caches and the demo's project
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo-project
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist headrace-demo
 
 parts: # Java, venv: installed where we may, else named
 	@PYTHON=$(PYTHON) scripts/system-parts

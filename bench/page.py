@@ -14,7 +14,7 @@ from bench.figures import median, per_cpu_second, per_second, shown, spread
 from bench.sql import WORDS
 from bench.start import KINDS
 
-NAMES = ("overhead", "defaults", "supervisor", "start", "sql")
+NAMES = ("overhead", "defaults", "supervisor", "start", "sql", "demo")
 NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
 Result = Mapping[str, Any]
 
@@ -41,6 +41,7 @@ def section(name: str, results: Mapping[str, Result]) -> str:
         "supervisor": _supervisor,
         "start": _start,
         "sql": _sql,
+        "demo": _demo,
     }[name](result["rounds"])
     targets = [t.words(f) for t, f in figures.outcomes({name: result})]
     verdict = "\n".join(f"- {words}" for words in targets)
@@ -158,6 +159,31 @@ def _sql(rounds: Sequence[Result]) -> str:
         )
     head = ("question", "Headrace", "DuckDB alone", "ratio, median (range)")
     return _table((*head, "the whole command", "times"), rows)
+
+
+# What M6 asks of each output on files, in seconds.
+PROMISED = {"history": 60, "logins": 60, "heartbeats": 5, "overloaded": 5, "silent": 10}
+
+
+def _demo(rounds: Sequence[Result]) -> str:
+    facts = [
+        (
+            "lines a second",
+            median([r["lines"] / (r["start_s"] + r["seconds"]) for r in rounds]),
+            "",
+        ),
+        ("CPU of all cores", median([r["cpu_percent_of_all"] for r in rounds]), " %"),
+        ("CPU seconds a minute", median([60 * r["cpu_s"] / r["seconds"] for r in rounds]), ""),
+        ("memory, most", max(r["memory_mb"] for r in rounds), " MB"),
+        ("every query's first commit after", median([r["start_s"] for r in rounds]), " s"),
+    ]
+    costs = _table(("the demo", ""), [(name, f"{shown(v)}{unit}") for name, v, unit in facts])
+    ages = []
+    for name in rounds[0]["fresh_p50_ms"]:
+        p50 = median([r["fresh_p50_ms"][name] / 1000 for r in rounds])
+        promised = f"{PROMISED[name]} s" if name in PROMISED else ""
+        ages.append((name, f"{p50:.1f} s", promised))
+    return costs + "\n\n" + _table(("output", "freshness, p50", "wanted"), ages)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

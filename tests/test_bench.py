@@ -54,6 +54,13 @@ def questions(*ratios: float, question: str = "all") -> dict[str, Any]:
     return result([{**one, "headrace_s": ratio} for ratio in ratios])
 
 
+def demos(*percents: float) -> dict[str, Any]:
+    one = {"start_s": 50.0, "seconds": 60.0, "cpu_s": 75.0, "memory_mb": 2000, "lines": 33_000}
+    fresh = {"history": 9000, "logs.quarantine": 9000}
+    rounds = [{**one, "cpu_percent_of_all": p, "fresh_p50_ms": fresh} for p in percents]
+    return result(rounds)
+
+
 STEPS = {
     "pyspark": run(1000, 2.0), "partitions": run(1500, 2.0), "headrace": run(2000, 2.0),
 }  # fmt: skip
@@ -63,6 +70,7 @@ RESULTS = {
     "supervisor": supervisor([1.0, 2.0], [40.0, 50.0]),
     "start": result([{"kind": "run", "seconds": s} for s in (9.0, 8.0, 12.0)]),
     "sql": questions(1.2, 1.1, 1.6),
+    "demo": demos(61.0, 66.0, 64.0),
 }
 
 
@@ -101,6 +109,8 @@ def test_steps_are_compared_only_in_rounds_that_have_both() -> None:
         ({"supervisor": supervisor([5.0], [150.0])}, [False, False]),
         ({"sql": questions(1.99, 1.5, 5.0)}, [True]),
         ({"sql": questions(2.0)}, [False]),
+        ({"demo": demos(74.9)}, [True]),
+        ({"demo": demos(75.0)}, [False]),
         ({}, []),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 
 from cli.stage import eventually
 
-DEMO = Path(__file__).parents[2] / "scripts" / "demo"
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
@@ -27,13 +25,13 @@ def headrace(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 def test_what_init_writes_is_checked_runs_and_drains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`make demo` is `init` and `run`: its script does both, and Ctrl-C ends it."""
+    """As the README has it: `init`, `run` inside the folder, and Ctrl-C ends it."""
     folder = tmp_path / "hello"
-    binary = Path(sys.executable).with_name("headrace")
-    env = {**os.environ, "HEADRACE": str(binary), "DEMO_DIR": str(folder)}
+    written = headrace(tmp_path, "init", "hello")
+    command = [sys.executable, "-m", "headrace", "run", "hello"]
     errors = tmp_path / "run.err"
     with errors.open("w") as out:
-        run = subprocess.Popen([DEMO], env=env, stdout=subprocess.DEVNULL, stderr=out)
+        run = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=out)
     try:
         eventually(lambda: list((folder / "data/words").glob("*.parquet")), timeout_s=150)
         waited = headrace(folder, "wait", "hello", "--until", "caught-up", "--timeout", "120s")
@@ -51,6 +49,7 @@ def test_what_init_writes_is_checked_runs_and_drains(
     monkeypatch.setenv("TZ", "America/New_York")  # moments are told in UTC wherever one sits
     asked = [headrace(folder, "sql", question, "--json", *more) for more in ((), ("--spark",))]
 
+    assert written.returncode == 0, written.stderr
     assert (checked.returncode, waited.returncode) == (0, 0), waited.stderr
     queries = json.loads(checked.stdout)["pipelines"][0]["queries"]
     assert [query["guarantee"] for query in queries] == ["exactly-once", "exactly-once"]

@@ -18,6 +18,7 @@ from headrace.cli import (
     alerts,
     begin,
     control,
+    demo,
     history,
     looking,
     quarantine,
@@ -109,6 +110,7 @@ def main(ctx: click.Context) -> None:
 
 
 for _group in (
+    demo.COMMANDS,
     begin.COMMANDS,
     service.COMMANDS,
     looking.COMMANDS,

@@ -1,1 +1,1 @@
-"""The reference application, as a user would write it."""
+"""The metric-processing application as a user would write it; its generator, view and count."""

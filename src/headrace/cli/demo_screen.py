@@ -1,0 +1,180 @@
+"""What a demo looks at, and where it shows it: a live terminal, or lines on stderr."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.live import Live
+
+from headrace.cli import definitions, reading, tables
+from headrace.cli.follow import say
+from headrace.cli.workspace import Workspace
+from headrace.demo import outputs, reach, tally, truth, view
+from headrace.demo.count import Count
+from headrace.demo.places import PIPELINE, DemoPlaces
+from headrace.jsonfile import write_json
+from headrace.model.status import PipelineStatus, State
+from headrace.store.alerts import Alert
+
+DRAW_S = 1.0
+LINE_S = 10.0
+LOOK_S = 1.0
+DEEP_LOOK_S = 5.0  # files and tables: they need not be newer than that
+_RUNNING = (State.RUNNING, State.CATCHING_UP)
+
+
+class Watcher:
+    """Owns what was seen so far. `look` is cheap: it looks again only when it is time."""
+
+    def __init__(self, work: Workspace, demo: DemoPlaces, version: str, rate: int) -> None:
+        self._work = work
+        self._demo = demo
+        self._version = version
+        self._status: PipelineStatus | None = None
+        self._tally = tally.Tally()
+        self._pace = tally.Pace(rate, time.monotonic())
+        self._reasons = outputs.Growing(
+            outputs.quarantine_folder(work.settings), outputs.reasons_in
+        )
+        self._history = outputs.Growing(demo.history, outputs.rows_in)
+        self._beats = outputs.Growing(demo.heartbeats, outputs.rows_in)
+        self._totals = truth.Totals()
+        self._alerts: list[Alert] = []
+        self._before = {alert.id for alert in outputs.alerts_of(work.places)}
+        self._logins: list[tuple[int, int]] = []
+        self._bytes = 0
+        self._names: frozenset[str] = frozenset()
+        self._looked = self._looked_deep = float("-inf")
+
+    @property
+    def state(self) -> str | None:
+        return self._status.state if self._status else None
+
+    @property
+    def why(self) -> str:
+        return self._status.why if self._status else "the supervisor begins"
+
+    def look(self) -> str | None:
+        """The pipeline's state."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK_S:
+            self._looked = now
+            status = reading.status_of(self._work, PIPELINE)
+            if status is not None:
+                self._status, self._tally = status, self._tally.heard(status)
+        if now - self._looked_deep >= DEEP_LOOK_S:
+            self._looked_deep = now
+            self._look_deep(now)
+        return self.state
+
+    def _look_deep(self, now: float) -> None:
+        settings, demo = self._work.settings, self._demo
+        self._totals = truth.totals(truth.entries(demo.truth))
+        self._bytes = sum(path.stat().st_size for path in demo.incoming.glob("[!.]*"))
+        self._alerts = outputs.alerts_of(self._work.places)
+        self._logins = outputs.live_logins(reach.result(settings, "logins"))
+        for growing in (self._history, self._beats, self._reasons):
+            growing.update()
+        behind = reach.behind(settings, demo)
+        is_running = self.state in _RUNNING and self.has_committed()
+        before, self._pace = self._pace, tally.paced(self._pace, behind, now, is_running=is_running)
+        if self._pace.rate != before.rate:
+            write_json(demo.control, {"rate": self._pace.rate})
+            say(
+                f"this machine is too slow for {before.rate} lines a second ({behind} files wait): "
+                f"now {self._pace.rate}",
+                colour="yellow",
+            )
+
+    def has_committed(self) -> bool:
+        """Every query at least once since the demo began."""
+        if not self._names:
+            found = definitions.stored(self._work, self._version, self._work.profile, PIPELINE)
+            self._names = frozenset(query.name for query in found.queries) if found else frozenset()
+        return self._tally.has_committed(self._names)
+
+    def has_silence(self) -> bool:
+        """The silent cluster was missed, in this demo and not in one before."""
+        return any(a.query == "silent" and a.id not in self._before for a in self._alerts)
+
+    def _held(self) -> dict[str, int]:
+        """Rows that each output holds."""
+        return {
+            "history": self._history.sums.total(),
+            "heartbeats": self._beats.sums.total(),
+            "logins": len(self._logins),
+            outputs.QUARANTINE: self._reasons.sums.total(),
+            **{
+                query: sum(alert.count for alert in self._alerts if alert.query == query)
+                for query in ("overloaded", "silent")
+            },
+        }
+
+    def seen(self, phase: str) -> view.Seen:
+        return view.Seen(
+            folder=str(self._demo.folder),
+            phase=phase,
+            status=self._status,
+            totals=self._tally.with_rows_out(self._held()),
+            rate=self._pace.rate,
+            is_slowed=self._pace.lowered,
+            lines=self._totals.lines,
+            malformed=self._totals.malformed,
+            input_bytes=self._bytes,
+            behind=self._pace.behind,
+            files={"history": len(self._history.seen), "heartbeats": len(self._beats.seen)},
+            logins=self._logins,
+            alerts=self._alerts,
+            quarantine=self._reasons.sums,
+            restarts=self._status.restarts if self._status else 0,
+        )
+
+    def to_json(self, counted: Count) -> dict[str, Any]:
+        """The last line of `--json`. `files` are those that history and heartbeats hold."""
+        self._look_deep(time.monotonic())
+        totals = self._tally.with_rows_out(self._held())
+        return {
+            "lost": counted.lost,
+            "doubled": counted.doubled,
+            "late": counted.late,
+            "malformed": counted.malformed,
+            "quarantined": counted.quarantined,
+            "restarts": self._status.restarts if self._status else 0,
+            "files": len(self._history.seen) + len(self._beats.seen),
+            "alerts": {"overloaded": counted.overloaded, "silent": counted.silent},
+            "queries": {name: totals[name].to_json() for name in sorted(totals)},
+        }
+
+
+class Screen:
+    """Draws every second on a terminal; elsewhere tells in a line what is new, on stderr."""
+
+    def __init__(self, *, is_live: bool) -> None:
+        self._live = Live(console=tables.console(), auto_refresh=False) if is_live else None
+        self._told = float("-inf")
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, seen: view.Seen, *, is_news: bool = False) -> None:
+        now = time.monotonic()
+        if not is_news and now - self._told < (DRAW_S if self._live else LINE_S):
+            return
+        self._told = now
+        if self._live is not None:
+            self._live.update(view.render(seen, self._live.console.height), refresh=True)
+        else:
+            say(view.line(seen))

@@ -1,0 +1,215 @@
+"""One `headrace demo`: its folder, the generator, the pipeline under a supervisor, the count.
+
+Nothing is run in a way of its own: it deploys as `run` does and looks as `status` does.
+What is shown is `demo_screen`'s. Invariant: the generator ends before anything is counted.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.cli import asking, definitions, endings, runs
+from headrace.cli.demo_screen import Screen, Watcher
+from headrace.cli.follow import say
+from headrace.cli.foreground import OwnSupervisor, check_alive, supervised
+from headrace.cli.signals import Interrupts
+from headrace.cli.tables import print_line
+from headrace.cli.workspace import Target, Workspace, open_workspace, target
+from headrace.demo import count, folder, outputs, reach, truth, view
+from headrace.demo.places import PIPELINE, DemoPlaces
+from headrace.errors import Error, SetupError
+from headrace.model.requests import What
+from headrace.model.runs import Exit
+from headrace.model.status import State
+from headrace.supervisor import process
+
+POLL_S = 0.2
+SILENCE_S = 240.0  # longer than --for, at most, if the silent cluster was not missed yet
+RESULTS_S = 600.0  # with --for, until every query has committed once
+READ_S = 180.0  # for the rest of the input, once the generator has ended
+TAKE_S = 15.0  # for the supervisor to take the last alert rows
+_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    folder: Path
+    profile: str
+    for_s: float | None
+    rate: int
+    json: bool
+
+
+def run(wish: Wish, interrupts: Interrupts) -> int:
+    demo, is_new, seed = folder.prepare(wish.folder)
+    with folder.alone(demo):
+        say(f"{'wrote' if is_new else 'goes on in'} {wish.folder}: it is yours")
+        return _run(wish, demo, seed, interrupts)
+
+
+def _run(wish: Wish, demo: DemoPlaces, seed: int, interrupts: Interrupts) -> int:
+    work = open_workspace(demo.folder, wish.profile)
+    goal = target(work, PIPELINE)
+    version = definitions.snapshot(work)
+    if interrupts.came():
+        say("stopped before anything was started")
+        return 0
+    generator = _generator(demo, wish.rate, seed)
+    try:
+        with supervised(work, only=PIPELINE) as own:
+            asking.ask(work, asking.deployment(work, goal, version, dev=True))
+            session = _Session(wish, demo, work, goal, own, interrupts, generator)
+            watcher = Watcher(work, demo, version, wish.rate)
+            with Screen(is_live=not wish.json and sys.stdout.isatty()) as screen:
+                ended = session.follow(watcher, screen)
+    finally:
+        generator.end()
+    return _report(wish, work, demo, watcher, ended)
+
+
+def _generator(demo: DemoPlaces, rate: int, seed: int) -> process.Companion:
+    """First of all: its data may wait for Spark, but Spark must not wait for data."""
+    demo.control.unlink(missing_ok=True)  # an earlier machine's, or hour's, troubles
+    module = [sys.executable, "-m", "headrace.demo.generator", str(demo.folder)]
+    command = [*module, "--rate", str(rate), "--seed", str(seed)]
+    return process.Companion(command, demo.folder, demo.generator_log)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """`is_read`: everything that went in has come out, so that it can be counted."""
+
+    is_read: bool
+    exit: Exit | None
+    needs_attention: bool = False
+    why: str = ""
+
+
+@dataclass
+class _Session:
+    """From the deploy to the end of the pipeline."""
+
+    wish: Wish
+    demo: DemoPlaces
+    work: Workspace
+    goal: Target
+    own: OwnSupervisor | None
+    interrupts: Interrupts
+    generator: process.Companion
+
+    def follow(self, watcher: Watcher, screen: Screen) -> _Ended:
+        is_alive = self._watch(watcher, screen)
+        self.generator.end()
+        if not is_alive:
+            return self._over(watcher)
+        is_read = self._read_the_rest(watcher, screen)
+        return self._stop(watcher, screen, is_read=is_read)
+
+    def _watch(self, watcher: Watcher, screen: Screen) -> bool:
+        """Until it is time to end. False: the pipeline has ended by itself."""
+        until: float | None = None
+        begin = time.monotonic()
+        while not self.interrupts.came():
+            check_alive(self.own)
+            self._check_generator()
+            if watcher.look() in _OVER:
+                return False
+            now = time.monotonic()
+            if not watcher.has_committed():
+                self._check_patience(now - begin, watcher.why)
+                phase = f"waiting for the first results: {watcher.why}"
+            elif self.wish.for_s is None:
+                phase = watcher.why
+            else:
+                until = until or now + self.wish.for_s
+                if now >= until + SILENCE_S or (now >= until and watcher.has_silence()):
+                    return True
+                phase = f"{until - now:.0f} s to go; {watcher.why}"
+                if now >= until:
+                    phase = "a little longer, until the silent cluster is missed: restarts begin "
+                    phase += f"its minute anew; {watcher.why}"
+            screen.show(watcher.seen(phase))
+            time.sleep(POLL_S)
+        return True
+
+    def _check_patience(self, waited_s: float, why: str) -> None:
+        """Who gave a time wants an end; who did not may watch it try again."""
+        if self.wish.for_s is not None and waited_s > RESULTS_S:
+            raise Error(
+                f"After {waited_s:.0f} s not every query had committed a batch.",
+                why=why,
+                where=str(self.work.places.supervisor_log),
+                fix=f"headrace --project {self.wish.folder} why {PIPELINE}",
+                slug="demo-no-results",
+            )
+
+    def _read_the_rest(self, watcher: Watcher, screen: Screen) -> bool:
+        """Everything that was generated goes through. A second Ctrl-C does not wait for that."""
+        heard, deadline = self.interrupts.count, time.monotonic() + READ_S
+        while left := reach.pending(self.work.settings, self.demo):
+            if self.interrupts.count > max(heard, 1) or time.monotonic() > deadline:
+                return False
+            check_alive(self.own)
+            if watcher.look() in _OVER:
+                return False
+            words = f"no more input; {left[0]}, then it stops (Ctrl-C: stops now)"
+            screen.show(watcher.seen(words))
+            time.sleep(POLL_S)
+        watcher.look()
+        return True
+
+    def _stop(self, watcher: Watcher, screen: Screen, *, is_read: bool) -> _Ended:
+        screen.show(watcher.seen("stopping at a batch boundary"), is_news=True)
+        running = runs.newest(self.work.places, PIPELINE)
+        asking.ask(self.work, asking.request(self.work, What.STOP, PIPELINE))
+        limits = self.work.settings.for_pipeline(PIPELINE).drain
+        wait_s = limits.timeout_s + 2 * limits.kill_s + 10
+        ended = asking.await_end(self.work, running, wait_s) if running else None
+        deadline = time.monotonic() + TAKE_S
+        while reach.alert_rows(self.work.settings) and time.monotonic() < deadline:
+            check_alive(self.own)
+            time.sleep(POLL_S)
+        return _Ended(is_read, ended)
+
+    def _over(self, watcher: Watcher) -> _Ended:
+        last = runs.last_ended(self.work.places, PIPELINE)
+        is_attention = watcher.state == State.NEEDS_ATTENTION
+        return _Ended(False, last.exit if last else None, is_attention, watcher.why)
+
+    def _check_generator(self) -> None:
+        if self.generator.code is not None:
+            raise SetupError(
+                f"The log generator ended by itself, with code {self.generator.code}.",
+                why=process.tail_of(self.demo.generator_log).strip() or "it left no words",
+                where=str(self.demo.generator_log),
+                fix="look whether the disk is full; headrace demo goes on where it was",
+                slug="demo-generator-ended",
+            )
+
+
+def _report(wish: Wish, work: Workspace, demo: DemoPlaces, watcher: Watcher, ended: _Ended) -> int:
+    say(endings.headline(PIPELINE, ended.exit), colour="red" if ended.needs_attention else "green")
+    if ended.needs_attention:
+        say(f"needs attention: {ended.why}", colour="red")
+        say(f"more: headrace --project {wish.folder} why {PIPELINE}")
+        return endings.code_of(ended.exit, needs_attention=True, script=False)
+    if not ended.is_read:
+        say("not everything was read, so there is no count; the next start goes on with the rest")
+        return 1 if wish.for_s is not None else endings.stop_code(ended.exit)
+    counted = _counted(work, demo)
+    for line in view.summary(counted):
+        say(line, colour="green" if counted.is_right else "red")
+    say(f"the project stays in {wish.folder}; headrace demo --dir {wish.folder} goes on with it")
+    if wish.json:
+        print_line(watcher.to_json(counted))
+    return 0 if counted.is_right and endings.stop_code(ended.exit) == 0 else 1
+
+
+def _counted(work: Workspace, demo: DemoPlaces) -> count.Count:
+    files = truth.input_files(demo.incoming, demo.truth)
+    lines = (line for path in files for line in truth.lines_of(path))
+    want = count.expected(lines, truth.customers(demo.customers))
+    return count.count(want, outputs.found(work.settings, demo))

@@ -1,0 +1,92 @@
+"""The demo's folder: written once, then the user's. Used by `headrace demo`.
+
+Invariant: a file that exists is never written; a folder that the demo did not write is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.demo.places import DemoPlaces
+from headrace.errors import ConfigError, ControlError, SetupError
+from headrace.jsonfile import read_json, write_json
+
+_PROJECT = Path(__file__).parent / "project"
+_FILES = {
+    "headrace.toml": "headrace.toml",
+    "pipelines/metrics.py": "pipelines/metrics.py",
+    "customers.csv": "customers.csv",
+    "README.md": "README.md",
+    "gitignore": ".gitignore",  # a packager would obey the real name
+}
+
+
+def files() -> dict[str, str]:
+    """Name in the folder -> text."""
+    return {there: (_PROJECT / here).read_text("utf-8") for here, there in _FILES.items()}
+
+
+def prepare(folder: Path) -> tuple[DemoPlaces, bool, int]:
+    """Writes the project, or finds that it is there. (places, whether it is new, seed)"""
+    places = DemoPlaces(folder.resolve())
+    marker = read_json(places.marker)
+    if marker is None and _is_taken(places.folder):
+        raise ConfigError(
+            f"{folder} exists, and headrace demo did not write it.",
+            why="The demo goes on in a folder of its own, and touches no other.",
+            where=str(places.folder),
+            fix="choose a new folder: headrace demo --dir DIR",
+            slug="demo-folder-taken",
+        )
+    try:
+        if marker is None or not marker.get("complete"):
+            seed = secrets.randbelow(1 << 31) if marker is None else int(marker["seed"])
+            _write(places, seed)
+            return places, True, seed
+        places.incoming.mkdir(exist_ok=True)
+    except OSError as exc:
+        raise SetupError(
+            f"Cannot write into {folder}: {exc.strerror or exc}.",
+            where=str(exc.filename or folder),
+            fix="choose a folder that you may write to: headrace demo --dir DIR",
+            slug="cannot-write",
+        ) from exc
+    return places, False, int(marker["seed"])
+
+
+@contextmanager
+def alone(places: DemoPlaces) -> Iterator[None]:
+    """One demo a folder; the kernel lets go of it however the process ends."""
+    with places.lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise ControlError(
+                f"A demo runs in {places.folder} already.",
+                why="Two generators would write the same files.",
+                where=str(places.lock),
+                fix="end that one with Ctrl-C, or choose another folder: headrace demo --dir DIR",
+                slug="demo-running",
+            ) from exc
+        yield
+
+
+def _is_taken(folder: Path) -> bool:
+    return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+
+
+def _write(places: DemoPlaces, seed: int) -> None:
+    # The marker first: a demo that was killed here is resumed, not refused.
+    marker = {"written_by": "headrace demo", "seed": seed}
+    write_json(places.marker, {**marker, "complete": False})
+    for name, text in files().items():
+        path = places.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.write_text(text, encoding="utf-8")
+    places.incoming.mkdir(exist_ok=True)
+    write_json(places.marker, {**marker, "complete": True})

@@ -1,0 +1,99 @@
+"""Metric processing: one stream of raw logs; a history, a dashboard, a filter, two kinds of alert.
+
+    headrace check           finds mistakes before anything runs
+    headrace run metrics     runs it here; Ctrl-C drains
+    headrace up              keeps it running; headrace status looks at it
+
+Raw logs are lines of JSON: customers log in and click, jobs report, clusters send a heartbeat.
+Where they come from and where results go stands in headrace.toml.
+"""
+
+from pyspark.sql import functions as F
+
+import headrace as hr
+
+LOG = """
+    timestamp timestamp, customer_id int, event_type string, metric string,
+    level string, cluster_id int, load double
+"""
+
+
+# A view is a DataFrame with a name, defined once and used by many. Its parameters name sources,
+# tables, views and streams, as fixtures do in pytest: `raw_logs` and `customers` are in
+# headrace.toml.
+@hr.view
+def logs(raw_logs, customers):
+    """Parsed, with the customer's name. Lines that are no log go to quarantine/, never away."""
+    return hr.parse_json(raw_logs, LOG).join(F.broadcast(customers), "customer_id")
+
+
+@hr.view
+def beats(raw_logs, customers):
+    """Heartbeats only. The raw text is filtered before it is parsed, since that is much cheaper;
+    what cannot be parsed is kept by `logs` already, so not a second time here."""
+    wanted = raw_logs.where(F.col("value").cast("string").contains("clusterHeartbeat"))
+    return (
+        hr.parse_json(wanted, LOG, quarantine=False)
+        .where("event_type = 'clusterHeartbeat'")
+        .join(F.broadcast(customers), "customer_id")
+    )
+
+
+# A stream is a query that Headrace keeps running. "metrics" is a sink of headrace.toml.
+# Every 10 seconds, so that you see it move; in production once a minute, for fewer, larger files.
+@hr.stream(to="metrics", every="10 seconds", fresh_within="2 minutes")
+def history(logs):
+    """Everything, as Parquet, by day. Ask it in SQL: headrace sql "SELECT ... FROM history"."""
+    return logs.withColumn("date", F.to_date("timestamp")).repartition(1)
+
+
+# A live table keeps the newest row of each key.
+@hr.stream(
+    to=hr.live(key="minute", chart="bar", x="minute", y="logins"),
+    mode="update",
+    every="5 seconds",
+)
+def logins(history):
+    """Logins per minute of the event, not of its arrival. Late ones are added to their minute for
+    10 minutes, then dropped and counted. A stream as input is its committed output, read back."""
+    return (
+        history.where("metric = 'login'")
+        .withWatermark("timestamp", "10 minutes")
+        .groupBy(F.window("timestamp", "1 minute"))
+        .count()
+        .selectExpr("window.start AS minute", "count AS logins")
+    )
+
+
+# In real time where source and sink can (Kafka), else every 2 seconds.
+@hr.stream(to="heartbeats", trigger=hr.real_time("1 minute", otherwise="2 seconds"))
+def heartbeats(beats):
+    """For other programs, as lines of JSON."""
+    return beats.select(F.to_json(F.struct("*")).alias("value"))
+
+
+# An alert opens once for each key, counts what else comes, and is resolved once.
+@hr.stream(
+    to=hr.alert(
+        key="cluster_id",
+        title="Cluster {cluster_id}: load {load}",
+        severity="critical",
+        clear="load < 90",
+        at="timestamp",
+    ),
+    trigger=hr.real_time("1 minute", otherwise="2 seconds"),
+)
+def overloaded():
+    """A string is Spark SQL over the same names."""
+    return "SELECT cluster_id, load, timestamp FROM beats WHERE load > 99 OR load < 90"
+
+
+@hr.stream(
+    to=hr.alert(key="cluster_id", title="Cluster {cluster_id} is silent"),
+    mode="update",
+    every="5 seconds",
+)
+def silent(heartbeats):
+    """One row when a cluster has sent nothing for a minute, and one when it is back."""
+    beats = hr.parse_json(heartbeats, LOG, quarantine=False)
+    return hr.absent(beats, key="cluster_id", for_="1 minute")
