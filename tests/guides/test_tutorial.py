@@ -29,7 +29,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     broken = said["headrace why shop"]
     assert "needs-attention" in broken
     assert "'ten'" in broken
-    assert "pipelines/shop.py:13" in broken
+    assert "pipelines/shop.py:9" in broken
     assert "edited since deploy" in said["says: edited since deploy"]
     assert "at a batch boundary" in said["headrace stop shop"]
 

@@ -93,12 +93,12 @@ def test_silence_is_told_once_and_resolved_once(stage: Stage) -> None:
     stage.hold_s = 0.0
     assert stage.said == [("c", False), ("c", True)]
 
-    # Down for longer than the limit; nothing has been read when it starts again.
+    # Down for longer than the limit: what c sent meanwhile might not have been read yet.
     stage.stop()
     time.sleep(5)  # the silence is what is tested
     stage.start()
     seen = stage.batches
-    stage.until(lambda: stage.batches > seen)
+    stage.until(lambda: stage.batches > seen, "a", "b")
     assert stage.said == [("c", False), ("c", True)]
     stage.until(lambda: ("c", False) in stage.said[2:], "a", "b")
     assert stage.said[2:] == [("c", False)]

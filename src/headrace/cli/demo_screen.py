@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from rich.live import Live
 
-from headrace.cli import definitions, reading, tables
+from headrace.cli import definitions, reading, runs, tables
 from headrace.cli.follow import say
 from headrace.cli.workspace import Workspace
 from headrace.demo import outputs, reach, tally, truth, view
@@ -17,21 +17,25 @@ from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.jsonfile import write_json
 from headrace.model.status import PipelineStatus, State
 from headrace.store.alerts import Alert
+from headrace.supervisor import desired
 
 DRAW_S = 1.0
 LINE_S = 10.0
 LOOK_S = 1.0
 DEEP_LOOK_S = 5.0  # files and tables: they need not be newer than that
 _RUNNING = (State.RUNNING, State.CATCHING_UP)
+_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
 class Watcher:
-    """Owns what was seen so far. `look` is cheap: it looks again only when it is time."""
+    """Owns what was seen since a deployment. `look` is cheap: again only when it is time."""
 
     def __init__(self, work: Workspace, demo: DemoPlaces, version: str, rate: int) -> None:
         self._work = work
         self._demo = demo
         self._version = version
+        wanted = desired.read(work.places, PIPELINE)
+        self._generation = wanted.generation if wanted else 1
         self._status: PipelineStatus | None = None
         self._tally = tally.Tally()
         self._pace = tally.Pace(rate, time.monotonic())
@@ -56,8 +60,7 @@ class Watcher:
     def why(self) -> str:
         return self._status.why if self._status else "the supervisor begins"
 
-    def look(self) -> str | None:
-        """The pipeline's state."""
+    def look(self) -> None:
         now = time.monotonic()
         if now - self._looked >= LOOK_S:
             self._looked = now
@@ -67,7 +70,14 @@ class Watcher:
         if now - self._looked_deep >= DEEP_LOOK_S:
             self._looked_deep = now
             self._look_deep(now)
-        return self.state
+
+    def is_over(self) -> bool:
+        """Only what is said of this deployment counts, never what an earlier one has left."""
+        status, run = self._status, runs.newest(self._work.places, PIPELINE)
+        if status is None or status.state not in _OVER or run is None:
+            return False
+        is_ours = run.spec.generation >= self._generation and status.run in (None, run.name)
+        return is_ours and not runs.is_open(run)
 
     def _look_deep(self, now: float) -> None:
         settings, demo = self._work.settings, self._demo

@@ -31,7 +31,6 @@ SILENCE_S = 240.0  # longer than --for, at most, if the silent cluster was not m
 RESULTS_S = 600.0  # with --for, until every query has committed once
 READ_S = 180.0  # for the rest of the input, once the generator has ended
 TAKE_S = 15.0  # for the supervisor to take the last alert rows
-_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,8 @@ class _Session:
         while not self.interrupts.came():
             check_alive(self.own)
             self._check_generator()
-            if watcher.look() in _OVER:
+            watcher.look()
+            if watcher.is_over():
                 return False
             now = time.monotonic()
             if not watcher.has_committed():
@@ -153,7 +153,8 @@ class _Session:
             if self.interrupts.count > max(heard, 1) or time.monotonic() > deadline:
                 return False
             check_alive(self.own)
-            if watcher.look() in _OVER:
+            watcher.look()
+            if watcher.is_over():
                 return False
             words = f"no more input; {left[0]}, then it stops (Ctrl-C: stops now)"
             screen.show(watcher.seen(words))
