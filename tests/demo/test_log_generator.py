@@ -144,6 +144,7 @@ def test_the_rate_can_be_lowered_while_it_runs_and_not_raised(tmp_path: Path) ->
     assert generator.rate_of(places, 300) == 300
 
 
+@pytest.mark.e2e
 def test_a_companion_that_does_not_end_by_itself_is_ended(tmp_path: Path) -> None:
     deaf = process.Companion(
         [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"],
@@ -159,6 +160,7 @@ def test_a_companion_that_does_not_end_by_itself_is_ended(tmp_path: Path) -> Non
     assert deaf.code is not None
 
 
+@pytest.mark.e2e
 def test_a_second_generator_waits_for_the_first(tmp_path: Path) -> None:
     places = DemoPlaces(tmp_path)
     command = [sys.executable, "-m", "headrace.demo.generator", str(tmp_path), "--rate", "20"]
@@ -176,6 +178,7 @@ def test_a_second_generator_waits_for_the_first(tmp_path: Path) -> None:
     assert len(names) == len(set(names)) >= 2
 
 
+@pytest.mark.e2e
 def test_it_ends_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "headrace.demo.generator", str(tmp_path), "--rate", "50"]
     child = subprocess.Popen([*command, "--seed", "1"], stdin=subprocess.PIPE)
