@@ -324,6 +324,21 @@ EXAMPLES: list[tuple[int, str, FailureText]] = [
         cause(SPARK, "ExecutorLostFailure (executor 3 exited caused by one of the"),
     ),
     (38, "worker-lost", cause(SPARK, "Container from a bad node. Exit status: 137")),
+    (
+        59,
+        "worker-start",
+        FailureText(
+            None,
+            (
+                (SPARK, "Python worker failed to connect back."),
+                (
+                    "java.net.SocketTimeoutException",
+                    "Timed out while waiting for the Python worker to connect back",
+                ),
+            ),
+            "",
+        ),
+    ),
     (39, "bad-record", condition("MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION")),
     (39, "bad-record", condition("MALFORMED_PROTOBUF_MESSAGE")),
     (39, "bad-record", condition("CAST_INVALID_INPUT")),

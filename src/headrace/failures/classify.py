@@ -26,6 +26,7 @@ from headrace.failures.pieces import Piece
 WORDS_CHARS_MAX = 400  # of a message in `what`, `why`, `fix`
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]{3,}(?:\.[A-Z0-9_]+)*)\]")
+_QUOTED = re.compile(r"'[^'\n]*'")
 _OPTIONAL = re.compile(r"\[([^\[\]{}]*\{(\w+)\}[^\[\]{}]*)\]")
 _FIELD = re.compile(r"\{(\w+)\}")
 _BRIDGE = re.compile(r"^py4j\.")
@@ -103,7 +104,7 @@ def _known(piece: Piece) -> Entry | None:
     by_condition = _by_condition(piece)
     if by_condition is not None and by_condition.kind is Kind.DATA:
         return by_condition  # its message quotes a row's values, which may say anything
-    text = piece.text
+    text = _searched(piece)
     for entry, patterns, _ in _compiled():
         if any(p.search(text) for p in patterns):
             return entry
@@ -121,8 +122,15 @@ def _by_condition(piece: Piece) -> Entry | None:
     return max(matches, key=lambda match: match[0])[1] if matches else None
 
 
+def _searched(piece: Piece) -> str:
+    """What patterns may look at. Python's own errors in a user's function quote a row's values."""
+    if _is_user_code(piece) and piece.type in ("ValueError", "KeyError", "TypeError"):
+        return _QUOTED.sub("''", piece.text)
+    return piece.text
+
+
 def _hinted(piece: Piece) -> Entry | None:
-    text = piece.text
+    text = _searched(piece)
     return next((e for e, _, hints in _compiled() if any(h.search(text) for h in hints)), None)
 
 

@@ -66,6 +66,16 @@ MEMORY = (
         "spark.sql.execution.arrow.maxRecordsPerBatch), or give workers more memory "
         "(spark.executor.memoryOverhead, spark.executor.pyspark.memory).",
     ),
+    Entry(
+        59,
+        "worker-start",
+        Kind.RETRY,
+        patterns=(r"Python worker (?:failed )?to connect back",),
+        what="A Python worker did not start within Spark's ten seconds.",
+        why="The machine had too much else to do at that moment.",
+        fix="It is tried again by itself. If this repeats, give the machine less to do at once, or "
+        "more cores.",
+    ),
 )
 
 ENTRIES = (
