@@ -36,7 +36,7 @@ class Target:
 OVERHEAD = Target("records per CPU-second, Headrace over bare script", 0.95, is_least=True)
 DEFAULTS = Target("records per second, Headrace's defaults over PySpark's", 1.5, is_least=True)
 SUPERVISOR_CPU = Target("CPU of the supervisor, idle pipelines", 5.0, False, " % of a core")
-SQL = Target("time of a question over all rows, Headrace over DuckDB alone", 2.0, False)
+SQL = Target("time of a question, Headrace over DuckDB alone, the worse of two", 2.0, False)
 DEMO_CPU = Target("CPU of the demo, all outputs at its own rate", 75.0, False, " % of all cores")
 SUPERVISOR_MEMORY = Target("memory of the supervisor, idle pipelines", 150.0, False, " MB")
 
@@ -93,7 +93,8 @@ def outcomes(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
         found.append((SUPERVISOR_CPU, median([r["cpu_percent"] for r in idle])))
         found.append((SUPERVISOR_MEMORY, max(r["memory_mb"] for r in idle)))
     if rounds := _rounds(results, "sql"):
-        found.append((SQL, median(sql_ratios(rounds, "all"))))
+        asked = dict.fromkeys(r["question"] for r in rounds)
+        found.append((SQL, max(median(sql_ratios(rounds, one)) for one in asked)))
     if rounds := _rounds(results, "demo"):
         found.append((DEMO_CPU, median([r["cpu_percent_of_all"] for r in rounds])))
     return found

@@ -264,6 +264,20 @@ def test_what_cannot_be_answered_is_told(ask: Ask, text: str, code: str, words: 
         "SELECT * FROM read_text('{folder}/date=*/cut.parquet')",
         "SELECT * FROM read_parquet('{folder}/*/cut.parquet')",
         "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM metrics, read_parquet('{folder}/*/cut.parquet') x",
+        "SELECT * FROM metrics WHERE EXISTS (SELECT 1 FROM read_blob('{folder}/*/cut.parquet'))",
+        "SELECT (SELECT count(*) FROM READ_TEXT('{folder}/date=*/cut.parquet')) FROM metrics",
+        "SELECT * FROM metrics LATERAL VIEW read_text('{folder}/x') AS y",
+        "WITH x AS (SELECT * FROM parquet_metadata('{folder}/*/cut.parquet')) SELECT * FROM x",
+        "SELECT * FROM parquet_scan('{folder}/*/cut.parquet')",
+        "SELECT * FROM query('SELECT 1')",
+        "SELECT * FROM query_table('{folder}/x.parquet')",
+        "SELECT * FROM '{folder}/date=2026-01-01/cut.parquet'",
+        "SELECT * FROM `{folder}/date=2026-01-01/cut.parquet`",
+        "SELECT getvariable('headrace:0') FROM metrics",
+        "SELECT current_setting('allowed_directories') FROM metrics",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM sniff_csv('{folder}/x')",
         "SELECT getenv('HOME')",
         "COPY (SELECT 1) TO '{folder}/date=2026-01-01/x.parquet'",
         "ATTACH '/tmp/x.db'",
@@ -282,3 +296,16 @@ def test_nothing_but_the_tables_can_be_reached(ask: Ask, metrics: Sink, text: st
     refused(ask, text.format(folder=metrics.folder))
 
     assert sorted(metrics.folder.rglob("*")) == before
+
+
+def test_a_file_by_its_own_path_and_one_that_lies_elsewhere_are_read(
+    ask: Ask, project: Path, tmp_path: Path
+) -> None:
+    sink = Sink(project / "data" / "moved")
+    here = sink.parquet("here.parquet", date(2026, 1, 1), id=[1])
+    away = Sink(tmp_path / "elsewhere").parquet("away.parquet", date(2026, 1, 1), id=[2])
+    sink.commit(here, away)  # as after a folder was moved: its log still names the old places
+
+    by_path = "SELECT id FROM parquet.`{}`"
+    assert ask(by_path.format(here)).rows == ((1,),)
+    assert sorted(ask(by_path.format("data/moved")).rows) == [(1,), (2,)]

@@ -16,12 +16,24 @@ from headrace.errors import SqlError
 if TYPE_CHECKING:
     from sqlglot import exp
 
+# DuckDB's own: of files, of settings, of other databases, and SQL inside a text.
+_LOOKS_AROUND = re.compile(
+    r"(?i:read_?.*|scan_.*|.*_scan|parquet_.*|sniff_.*|arrow_.*|duckdb_.*|pragma_.*|st_read.*"
+    r"|glob|query|query_table|getvariable|getenv|which_secret|current_setting)"
+)
+# Spark's functions that give rows, where a table may stand.
+_ROWS = (
+    "range", "sequence", "explode", "explode_outer", "posexplode", "posexplode_outer",
+    "inline", "inline_outer", "stack", "unnest", "generate_series",
+)  # fmt: skip
+
 
 def translated(text: str, view_of: Callable[[tuple[str, ...]], str]) -> str:
     """For DuckDB. `view_of(parts)` says which view stands for a table; parts are between dots."""
     from sqlglot.errors import SqlglotError
 
     asked = _parsed(text)
+    _refuse_files(asked)
     for table in _tables(asked):
         _point(table, view_of(_parts(table)))
     try:
@@ -77,6 +89,22 @@ def _parsed(text: str) -> exp.Query:
             slug="not-a-query",
         )
     return statements[0]
+
+
+def _refuse_files(asked: exp.Query) -> None:
+    """Functions that open files or look around: only tables are read here, and by their names."""
+    from sqlglot import exp
+
+    for call in asked.find_all(exp.Func):
+        name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
+        is_table = isinstance(call.parent, exp.Table | exp.Lateral)
+        if _LOOKS_AROUND.fullmatch(name) or (is_table and name.lower() not in _ROWS):
+            raise SqlError(
+                f"{name.lower()}(…) is not answered here.",
+                why="Only tables are read, and of their files only those that are committed.",
+                fix="Name the table, or the folder: SELECT * FROM parquet.`data/metrics`",
+                slug="not-a-table",
+            )
 
 
 def _tables(asked: exp.Query) -> list[exp.Table]:
