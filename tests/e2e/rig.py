@@ -269,6 +269,9 @@ class Reader:
         self._last = Counter(rows)
 
 
+FORK_LOOKS = 10
+
+
 @dataclass
 class JvmCount:
     """At most one living JVM a pipeline, looked at ten times a second."""
@@ -277,6 +280,7 @@ class JvmCount:
     every_s: float = 0.1
     looks: int = 0
     faults: list[str] = field(default_factory=list)
+    _doubles: Counter[frozenset[int]] = field(default_factory=Counter)
 
     def look(self) -> None:
         by_run: dict[str, set[int]] = defaultdict(set)
@@ -285,8 +289,11 @@ class JvmCount:
             if run and (self.state / "runs" / run).exists():
                 by_run[run].add(pid)
         self.looks += 1
-        pids = set().union(*by_run.values()) if by_run else set()
-        if len(pids) > 1:
+        pids = frozenset().union(*by_run.values())
+        self._doubles = Counter({pids: self._doubles[pids] + 1})
+        # Two of one run may be a fork that has not become its program yet; a JVM stays.
+        is_here_to_stay = len(by_run) > 1 or self._doubles[pids] >= FORK_LOOKS
+        if len(pids) > 1 and is_here_to_stay:
             self.faults.append(f"{len(pids)} JVMs at once: {dict(by_run)}")
 
 

@@ -71,6 +71,19 @@ def test_a_lock_not_taken_shows_as_two_writers(
     assert jvms.faults == ["2 JVMs at once: {'kills-1': {11}, 'kills-2': {12}}"]
 
 
+def test_two_jvms_of_one_run_are_a_fault_if_they_stay(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "runs" / "kills-1").mkdir(parents=True)
+    monkeypatch.setattr(rig, "run_of", lambda pid: "kills-1")
+    jvms = rig.JvmCount(tmp_path)
+    for living in ([11, 12], [11], *([[11, 13]] * rig.FORK_LOOKS)):
+        monkeypatch.setattr(rig, "jvm_pids", living.copy)
+        jvms.look()
+
+    assert jvms.faults == ["2 JVMs at once: {'kills-1': {11, 13}}"]
+
+
 def test_one_writer_and_a_stranger_are_no_fault(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
