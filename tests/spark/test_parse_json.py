@@ -176,6 +176,7 @@ def test_one_that_is_not_wanted_is_not_made(spark: Any, folder: Path) -> None:
         ('hr.parse_json(lines.selectExpr("1 AS value"), "id int")', "unknown-column", "is int"),
         ('hr.parse_json(lines, "value int", keep="value")', "column-twice", "value"),
         ("hr.absent(lines, key='valeu', for_='1 minute')", "unknown-column", "'value'"),
+        ("hr.absent(lines, key=[], for_='1 minute')", "unknown-column", "needs a key"),
         ("hr.absent(lines, key='value', for_='soon')", "bad-duration", "soon"),
         ("hr.absent(lines, key='value', for_='1 minute')", "timer-interval", "no interval"),
     ],

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.config import Settings, near, parse_duration
 from headrace.connectors import alertlines, wholefile
 from headrace.connectors import columns as named
-from headrace.connectors.connector import Connector, require, started
+from headrace.connectors.connector import Connector, given_folder, require, started
 from headrace.errors import ConnectorError
 from headrace.model.alerts import SEVERITIES, AlertRow
 from headrace.model.places import Places
@@ -89,13 +89,7 @@ class Alert(Connector):
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
-        if self.path is None:
-            raise ConnectorError(
-                "hr.alert has no folder.",
-                why="Headrace gives it one as the sink of a pipeline's query.",
-                fix="Use it as @hr.stream(to=hr.alert(…)).",
-            )
-        folder = Path(self.path)
+        folder = given_folder(self.kind, self.path)
 
         def take(frame: DataFrame, batch: int) -> None:
             id_ = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)

@@ -103,6 +103,17 @@ def started(
     return writer.option("checkpointLocation", checkpoint) if checkpoint else writer
 
 
+def given_folder(kind: str, path: str | None) -> Path:
+    """Of a sink that Headrace itself keeps."""
+    if path is None:
+        raise ConnectorError(
+            f"hr.{kind} has no folder.",
+            why="Headrace gives it one as the sink of a pipeline's query.",
+            fix=f"Use it as @hr.stream(to=hr.{kind}(…)).",
+        )
+    return Path(path)
+
+
 def plain_options(options: Mapping[str, Any] | None) -> dict[str, str]:
     """Options as Spark takes them: text."""
     require("options", options or {}, Mapping, 'options={"name": "value"}')

@@ -11,12 +11,11 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings, near
 from headrace.connectors import columns as named
-from headrace.connectors.connector import Connector, started
+from headrace.connectors.connector import Connector, given_folder, started
 from headrace.connectors.snapshots import Snapshots
 from headrace.errors import ConnectorError
 
@@ -79,14 +78,8 @@ class Live(Connector):
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
-        if self.path is None:
-            raise ConnectorError(
-                "hr.live has no folder.",
-                why="Headrace gives it one as the sink of a pipeline's query.",
-                fix="Use it as @hr.stream(to=hr.live(…)).",
-            )
         about = {"key": list(self.key), "chart": self.chart, "x": self.x, "y": list(self.y)}
-        table = Snapshots(Path(self.path), self.key, self.rows, about)
+        table = Snapshots(given_folder(self.kind, self.path), self.key, self.rows, about)
         is_whole = mode == "complete"
 
         def take(frame: DataFrame, batch: int) -> None:

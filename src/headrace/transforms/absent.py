@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from headrace.config import near, parse_duration
+from headrace.config import parse_duration
 from headrace.errors import DefinitionError
-from headrace.transforms import notes
+from headrace.transforms import columns, notes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,16 +93,14 @@ def _processor(keys: tuple[str, ...], limit_ms: int, run: str) -> Any:
 
 
 def _refuse_wrong(df: DataFrame, keys: tuple[str, ...], limit_s: float) -> None:
-    kinds = dict(df.dtypes)
-    for name in keys:
-        if name not in kinds:
-            meant = near(name, kinds)
-            raise DefinitionError(
-                f"hr.absent: there is no column {name!r}.",
-                why=f"The columns are {', '.join(kinds)}.",
-                fix=f"Did you mean {meant!r}?" if meant else 'Name one of them: key="…".',
-                slug="unknown-column",
-            )
+    if not keys:
+        raise DefinitionError(
+            "hr.absent needs a key.",
+            why="It tells of each key whether it is silent.",
+            fix='Name the column: key="cluster_id".',
+            slug="unknown-column",
+        )
+    columns.require(df, "absent", keys)
     if clash := [name for name in keys if name in _ADDED]:
         raise DefinitionError(
             f"hr.absent adds {' and '.join(_ADDED)}, and {clash[0]!r} is in the key already.",

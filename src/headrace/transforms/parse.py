@@ -13,10 +13,9 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from headrace.config import near
 from headrace.connectors.connector import plain_options
 from headrace.errors import DefinitionError
-from headrace.transforms import notes
+from headrace.transforms import columns, notes
 from headrace.transforms.quarantine import kept_aside
 
 if TYPE_CHECKING:
@@ -237,16 +236,7 @@ def _schema(schema: str | StructType) -> StructType:
 def _refuse_wrong_columns(
     df: DataFrame, schema: StructType, column: str, kept: tuple[str, ...]
 ) -> None:
-    kinds = dict(df.dtypes)
-    for name in (column, *kept):
-        if name not in kinds:
-            meant = near(name, kinds)
-            raise DefinitionError(
-                f"hr.parse_json: there is no column {name!r}.",
-                why=f"The columns are {', '.join(kinds)}.",
-                fix=f"Did you mean {meant!r}?" if meant else 'Name one of them: column="…".',
-                slug="unknown-column",
-            )
+    kinds = columns.require(df, RULE, (column, *kept))
     if kinds[column] not in ("string", "binary"):
         raise DefinitionError(
             f"hr.parse_json reads text or bytes, and {column!r} is {kinds[column]}.",
