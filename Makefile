@@ -5,6 +5,8 @@ INSTALLED := .venv/.installed
 # A file of tests is one worker's: what it shares, a project or a session, is made once.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A test run starts Python some hundred times: where it is told to, it compiles everything each time.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick chaos bench lint docs clean parts
@@ -19,7 +21,7 @@ test: parts lint ## every check and test except the long chaos runs
 	$(PYTEST) -m "not chaos"
 
 quick: $(INSTALLED) ## the tests without a JVM or child processes, half a minute
-	$(PYTEST) -m "not spark and not e2e and not chaos"
+	$(PYTEST) -m "not spark and not e2e and not chaos and not thorough" --hypothesis-profile quick
 
 chaos: parts $(INSTALLED) ## the long version of the kill tests
 	$(BIN)/python -m pytest -m chaos

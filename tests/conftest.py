@@ -12,11 +12,17 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import settings
 
 MARKER = "HEADRACE_TEST_SESSION"  # inherited by every child, also by detached ones
 # Test JVMs live for seconds: the second compiler never pays for itself. Halves their CPU time.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xverify:none"
 GRACE_S = 15.0  # a JVM whose Python is gone ends by itself within a few seconds
+
+# A busy machine is no failure of what is tested. `make quick` looks at fewer examples.
+settings.register_profile("headrace", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)
+settings.load_profile("headrace")
 
 
 def pytest_configure(config: pytest.Config) -> None:

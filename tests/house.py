@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = "headrace"
@@ -72,6 +72,10 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=self.module)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
     @property
     def room(self) -> str:
         parts = self.module.split(".")
@@ -101,12 +105,13 @@ def sources(folder: Path) -> list[Source]:
     return found
 
 
-def imports(source: Source, modules: Set[str]) -> list[Import]:
+@cache  # asked by five rules of every module
+def imports(source: Source, modules: frozenset[str]) -> tuple[Import, ...]:
     """What a module imports, also by `import_module("…")` and by "module:name" in a table."""
     found: list[Import] = []
     for node, when in _with_moment(source.tree, "top"):
         found += [Import(target, node.lineno, when) for target in _targets(node, modules)]
-    return found
+    return tuple(found)
 
 
 def _targets(node: ast.AST, modules: Set[str]) -> list[str]:
@@ -145,7 +150,7 @@ def _room_of(target: str) -> str:
     return parts[1] if len(parts) > 1 else ROOT
 
 
-def layers(source: Source, modules: Set[str]) -> list[str]:
+def layers(source: Source, modules: frozenset[str]) -> list[str]:
     """Rooms import downward only."""
     if source.room not in MAY_IMPORT:
         return [f"{source.module}: room {source.room!r} has no place in tests/house.py MAY_IMPORT"]
@@ -161,7 +166,7 @@ def layers(source: Source, modules: Set[str]) -> list[str]:
 
 def graph(all_sources: list[Source], moments: Set[str]) -> dict[str, set[str]]:
     """Module -> modules of ours that it imports at one of these moments."""
-    modules = {source.module for source in all_sources}
+    modules = frozenset(source.module for source in all_sources)
     return {
         source.module: {
             found.target
@@ -208,7 +213,7 @@ def cycles(all_sources: list[Source]) -> list[str]:
 
 def heavy_start(all_sources: list[Source], start: Set[str]) -> list[str]:
     """What `import headrace` and `headrace --help` load must not load a heavy package."""
-    modules = {source.module for source in all_sources}
+    modules = frozenset(source.module for source in all_sources)
     edges = graph(all_sources, {"top"})
     for module, targets in edges.items():  # importing a.b.c also runs a and a.b
         parents = {t.rsplit(".", n)[0] for t in {*targets, module} for n in range(1, t.count("."))}
@@ -226,7 +231,7 @@ def heavy_start(all_sources: list[Source], start: Set[str]) -> list[str]:
 def forbidden_imports(source: Source) -> list[str]:
     """Packages that have a room of their own, and packages that have none."""
     found = []
-    for item in imports(source, set()):
+    for item in imports(source, frozenset()):
         package = item.target.split(".")[0]
         place = f"{source.module}:{item.line}: {item.target}"
         if package in BANNED_IMPORTS:
@@ -255,7 +260,7 @@ def _wrong_with_spark(source: Source, item: Import) -> list[str]:
 def process_calls(source: Source) -> list[str]:
     """Starting and killing processes: os.kill and its kin, and `.kill()` on any object."""
     found = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
         owner = node.func.value.id if isinstance(node.func.value, ast.Name) else ""
@@ -271,7 +276,7 @@ def process_calls(source: Source) -> list[str]:
 def dangerous_calls(source: Source) -> list[str]:
     """eval, exec, shell=True, yaml.load; printing where there is no terminal."""
     found = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
         place, name = f"{source.module}:{node.lineno}", ast.unparse(node.func)
@@ -290,7 +295,7 @@ def sizes(source: Source) -> list[str]:
     found = []
     if lines > LINES["module"]:
         found.append(f"{source.module}: {lines} lines, the wall is {LINES['module']}")
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             kind = "class" if isinstance(node, ast.ClassDef) else "function"
             length = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -310,7 +315,7 @@ def names(source: Source) -> list[str]:
         found.append(f"{source.module}: rooms are internal already, no private module names")
     found += [
         f"{source.module}:{node.lineno}: class {node.name}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ClassDef) and node.name.endswith(BANNED_ENDINGS)
     ]
     return found
@@ -319,7 +324,7 @@ def names(source: Source) -> list[str]:
 def shape(source: Source) -> list[str]:
     """A docstring; absolute imports; a room's __init__ holds nothing else."""
     found = [] if ast.get_docstring(source.tree) else [f"{source.module}: no docstring"]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
             found.append(f"{source.module}:{node.lineno}: relative import")
     if source.is_package and source.module != ROOT and len(source.tree.body) > 1:

@@ -17,7 +17,7 @@ from house import Source
 REPO = Path(__file__).parent.parent
 SRC = REPO / "src" / "headrace"
 ALL = house.sources(SRC)
-MODULES = {source.module for source in ALL}
+MODULES = frozenset(source.module for source in ALL)
 
 # module or module.name -> why it may be larger
 LARGE: dict[str, str] = {}

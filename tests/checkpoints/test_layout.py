@@ -301,7 +301,8 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return plain(tmp_path_factory.mktemp("checkpoint") / "v1")
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=150)
 @given(file=st.sampled_from(FILES), content=st.binary(max_size=200), is_tail=st.booleans())
 def test_no_content_makes_reading_fail(
     lasting: Path, file: str, content: bytes, is_tail: bool

@@ -201,6 +201,7 @@ def test_what_was_cut_is_told_once_and_remembered(
     assert caplog.text.count("more than 1 rows") == 1
 
 
+@pytest.mark.thorough
 def test_a_reader_always_gets_a_whole_table(tmp_path: Path) -> None:
     made, stop = book(tmp_path), threading.Event()
     add(made, 0, (0, "a", 0.0))

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from headrace.supervisor import process
 NOW = 1_780_000_000.0
 
 
-def seconds(count: int, rate: int = 60) -> list[lines.Second]:
-    return [lines.second(tick, NOW + tick, rate, seed=7) for tick in range(count)]
+@cache
+def seconds(count: int, rate: int = 60) -> tuple[lines.Second, ...]:
+    return tuple(lines.second(tick, NOW + tick, rate, seed=7) for tick in range(count))
 
 
-def logs(made: list[lines.Second]) -> list[truth.Log]:
+@cache
+def logs(made: tuple[lines.Second, ...]) -> list[truth.Log]:
     return [log for one in made for line in one.lines if (log := truth.log_of(line))]
 
 

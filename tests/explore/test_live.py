@@ -104,6 +104,7 @@ def test_a_damaged_snapshot_is_told(project: Path) -> None:
     assert caught.value.code == "sql-failed"
 
 
+@pytest.mark.thorough
 def test_every_answer_is_of_one_batch_while_snapshots_come_and_go(
     project: Path, table: Snapshots
 ) -> None:

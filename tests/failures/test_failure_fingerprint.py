@@ -142,6 +142,7 @@ def test_a_huge_text_is_answered_quickly_and_its_end_counts() -> None:
     assert verdict.slug == "disk-full"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", ["a.", "aB", "psycopg ", "[A_B] ", "/a", "Caused by: a.B: ", "'"])
 def test_no_text_takes_long_to_read(unit: str) -> None:
     started = time.process_time()

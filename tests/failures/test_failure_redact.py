@@ -103,6 +103,7 @@ def test_a_second_time_changes_nothing(text: str) -> None:
     assert redact(once, ("s3cret-value",)) == once
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "unit", ["a.", "aB", "password", "key=", "://a:", "token: ", '"', "-----BEGIN ", "https://a/"]
 )

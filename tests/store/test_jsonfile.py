@@ -72,6 +72,7 @@ def test_a_rename_that_fails_leaves_no_rest(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
+@pytest.mark.thorough
 def test_a_reader_never_meets_half_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     jsonfile.write_json(path, {"n": 0, "text": ""})

@@ -287,6 +287,7 @@ def test_a_locked_database_is_reported_as_locked_and_not_set_aside(tmp_path: Pat
     conn.close()
 
 
+@pytest.mark.thorough
 def test_many_processes_may_open_a_new_database_at_once(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     code = textwrap.dedent("""
@@ -377,6 +378,7 @@ def test_a_full_database_is_reported_as_full_and_works_again_with_space(tmp_path
     conn.close()
 
 
+@pytest.mark.thorough
 def test_a_reader_sees_whole_transactions_while_a_writer_writes(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     db.open_history(path).close()

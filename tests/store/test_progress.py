@@ -230,7 +230,8 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=40)
 @given(rows=ROWS, step_s=st.sampled_from([60, 300, 3600, 7200]))
 def test_roll_ups_equal_a_recomputation_from_all_raw_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any], step_s: int

@@ -210,7 +210,8 @@ def test_a_condition_that_comes_back_is_a_new_episode_and_is_counted(book: db.St
     assert len(alerts.listed(book, "open")) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.thorough
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.booleans()), max_size=30))
 def test_at_most_one_alert_a_key_is_open_whatever_happens(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bool]]

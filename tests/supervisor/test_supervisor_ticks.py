@@ -173,6 +173,7 @@ def test_a_full_disk_is_told_once_waited_for_and_leaves_no_folders(
     assert project.told("orders").count("alert_opened") == 1
 
 
+@pytest.mark.thorough
 def test_failed_starts_are_forgotten_like_old_runs(
     project: Project, begin: Callable[..., Ticking]
 ) -> None:
