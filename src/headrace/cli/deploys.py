@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -13,7 +14,9 @@ from headrace.cli.foreground import supervised
 from headrace.cli.workspace import Target, Workspace, targets
 from headrace.errors import ControlError
 from headrace.model.requests import What
+from headrace.model.runs import Process
 from headrace.model.status import PipelineStatus, State
+from headrace.processes import is_alive
 from headrace.supervisor import desired, process, requests
 
 POLL_S = 0.2
@@ -142,20 +145,23 @@ def down(work: Workspace, timeout_s: float) -> int:
 
 
 def _down(work: Workspace, live: Sequence[runs.Run], timeout_s: float) -> int:
+    supervisor = process.running_supervisor(work.places)
     asked = asking.request(work, What.DOWN)
     requests.leave(work.places, asked)
     try:
-        return _await_down(work, live, timeout_s)
+        return _await_down(work, supervisor, live, timeout_s)
     finally:
         if process.running_supervisor(work.places) is None:  # the next one must not find it
             requests.withdraw(work.places, asked.id)
 
 
-def _await_down(work: Workspace, live: Sequence[runs.Run], timeout_s: float) -> int:
+def _await_down(
+    work: Workspace, supervisor: Process | None, live: Sequence[runs.Run], timeout_s: float
+) -> int:
     deadline = time.monotonic() + timeout_s
     names = ", ".join(run.spec.pipeline for run in live) or "the supervisor"
     with spinner.shown(f"draining {names}"):
-        while _living(work) or process.running_supervisor(work.places) is not None:
+        while _living(work) or _is_up(work, supervisor):
             if time.monotonic() > deadline:
                 raise ControlError(
                     f"Not everything had ended after {timeout_s:g} s.",
@@ -171,6 +177,13 @@ def _await_down(work: Workspace, live: Sequence[runs.Run], timeout_s: float) -> 
         code = max(code, endings.stop_code(ended.exit if ended else None))
     click.echo("The supervisor has ended; headrace up brings the same back.")
     return code
+
+
+def _is_up(work: Workspace, supervisor: Process | None) -> bool:
+    """Its process lives, also after it has said goodbye; one inside this process only says it."""
+    if process.running_supervisor(work.places) is not None:
+        return True
+    return supervisor is not None and supervisor.pid != os.getpid() and is_alive(supervisor)
 
 
 def _living(work: Workspace) -> list[runs.Run]:
