@@ -142,3 +142,13 @@ def test_a_restart_is_no_slowness_and_there_is_a_least_rate() -> None:
     assert tally.paced(pace, 95, 110.0, is_running=True).rate == 30
     assert tally.paced(pace, 95, 200.0, is_running=True).rate == tally.RATE_MIN
     assert tally.paced(tally.Pace(20, 0.0), 95, 200.0, is_running=True).rate == 20
+
+
+def test_a_start_that_comes_to_no_end_is_slowness_too() -> None:
+    pace = tally.paced(tally.Pace(300, 0.0), 110, 100.0, is_running=False)
+    assert (pace.rate, pace.since) == (300, 100.0), "a start takes a while"
+
+    pace = tally.paced(pace, 130, 120.0, is_running=False)
+    assert pace.rate == 300, "just now"
+
+    assert tally.paced(pace, 160, 150.0, is_running=False).rate == 150

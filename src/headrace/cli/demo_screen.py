@@ -88,7 +88,7 @@ class Watcher:
         for growing in (self._history, self._beats, self._reasons):
             growing.update()
         behind = reach.behind(settings, demo)
-        is_running = self.state in _RUNNING and self.has_committed()
+        is_running = self.state in _RUNNING
         before, self._pace = self._pace, tally.paced(self._pace, behind, now, is_running=is_running)
         if self._pace.rate != before.rate:
             write_json(demo.control, {"rate": self._pace.rate})

@@ -86,8 +86,12 @@ class Pace:
 
 
 def paced(pace: Pace, behind: int, now: float, *, is_running: bool) -> Pace:
-    """The pace after another look. Half the rate once it is far behind and does not get better."""
-    if not is_running:
+    """The pace after another look. Half the rate once it is far behind and does not get better.
+
+    A start takes a while and is no reason; one that still has not come to an end with two minutes
+    of input waiting is.
+    """
+    if not is_running and behind < 2 * BEHIND_FILES:
         return Pace(pace.rate, now, behind, pace.lowered)
     is_worse = behind >= BEHIND_FILES and behind >= pace.behind
     if is_worse and now - pace.since >= SETTLE_S and pace.rate > RATE_MIN:
