@@ -1,7 +1,7 @@
 """`python -m bench [NAME]… [--rounds N] [--seconds S] [--write]`: overhead, defaults, supervisor,
-start, sql, demo.
+start, sql, demo, web.
 
-Without names all six. Prints what it measures and keeps it in artifacts/bench; with --write the
+Without names all seven. Prints what it measures and keeps it in artifacts/bench; with --write the
 raw rounds also go into bench/results.json and the tables into docs/benchmarks.md. `--page` only
 makes the tables anew.
 Ends with 1 where a target is missed, 3 where the machine is not fit for measuring.
@@ -20,7 +20,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from bench import defaults, demo, figures, machine, overhead, page, sql, start, supervisor, tree
+from bench import (
+    defaults,
+    demo,
+    figures,
+    machine,
+    overhead,
+    page,
+    sql,
+    start,
+    supervisor,
+    tree,
+    web,
+)
 
 EXPERIMENTS: dict[str, Callable[[Path, int, float], list[dict[str, Any]]]] = {
     "overhead": overhead.run,
@@ -29,6 +41,7 @@ EXPERIMENTS: dict[str, Callable[[Path, int, float], list[dict[str, Any]]]] = {
     "start": start.run,
     "sql": sql.run,
     "demo": demo.run,
+    "web": web.run,
 }
 RESULTS = machine.REPO / "bench" / "results.json"
 KEPT = machine.REPO / "artifacts" / "bench"  # of every run, also without --write; not in git

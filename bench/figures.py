@@ -38,6 +38,8 @@ DEFAULTS = Target("records per second, Headrace's defaults over PySpark's", 1.5,
 SUPERVISOR_CPU = Target("CPU of the supervisor, idle pipelines", 5.0, False, " % of a core")
 SQL = Target("time of a question, Headrace over DuckDB alone, the worse of two", 2.0, False)
 DEMO_CPU = Target("CPU of the demo, all outputs at its own rate", 75.0, False, " % of all cores")
+WEB = Target("p95 of an API call, much over little to tell, the worst call", 3.0, False)
+WEB_MEMORY = Target("memory of the page's process, much to tell", 150.0, False, " MB")
 SUPERVISOR_MEMORY = Target("memory of the supervisor, idle pipelines", 150.0, False, " MB")
 
 
@@ -62,6 +64,11 @@ def step_ratios(rounds: Sequence[Run], step: str, below: str, figure: Any) -> li
 def sql_ratios(rounds: Sequence[Run], question: str) -> list[float]:
     mine = [r for r in rounds if r["question"] == question]
     return [float(r["headrace_s"]) / float(r["alone_s"]) for r in mine]
+
+
+def web_ratios(rounds: Sequence[Run], call: str) -> list[float]:
+    mine = [r for r in rounds if r["call"] == call]
+    return [float(r["large_p95_ms"]) / float(r["small_p95_ms"]) for r in mine]
 
 
 def median(values: Sequence[float]) -> float:
@@ -97,6 +104,10 @@ def outcomes(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
         found.append((SQL, max(median(sql_ratios(rounds, one)) for one in asked)))
     if rounds := _rounds(results, "demo"):
         found.append((DEMO_CPU, median([r["cpu_percent_of_all"] for r in rounds])))
+    if rounds := _rounds(results, "web"):
+        calls = dict.fromkeys(r["call"] for r in rounds)
+        found.append((WEB, max(median(web_ratios(rounds, call)) for call in calls)))
+        found.append((WEB_MEMORY, max(r["memory_mb"] for r in rounds)))
     return found
 
 

@@ -14,7 +14,7 @@ from bench.figures import median, per_cpu_second, per_second, shown, spread
 from bench.sql import WORDS
 from bench.start import KINDS
 
-NAMES = ("overhead", "defaults", "supervisor", "start", "sql", "demo")
+NAMES = ("overhead", "defaults", "supervisor", "start", "sql", "demo", "web")
 NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
 Result = Mapping[str, Any]
 
@@ -42,6 +42,7 @@ def section(name: str, results: Mapping[str, Result]) -> str:
         "start": _start,
         "sql": _sql,
         "demo": _demo,
+        "web": _web,
     }[name](result["rounds"])
     targets = [t.words(f) for t, f in figures.outcomes({name: result})]
     verdict = "\n".join(f"- {words}" for words in targets)
@@ -180,6 +181,19 @@ def _demo(rounds: Sequence[Result]) -> str:
         promised = f"{PROMISED[name]} s" if name in PROMISED else ""
         ages.append((name, f"{p50:.1f} s", promised))
     return costs + "\n\n" + _table(("output", "freshness, p50", "wanted"), ages)
+
+
+def _web(rounds: Sequence[Result]) -> str:
+    rows = []
+    for call in dict.fromkeys(one["call"] for one in rounds):
+        mine = [one for one in rounds if one["call"] == call]
+        ratios = figures.web_ratios(rounds, call)
+        took = [median([one[f"{side}_p95_ms"] for one in mine]) for side in ("small", "large")]
+        size = f"{mine[-1]['bytes'] / 1000:,.1f} kB"
+        ratio = f"{median(ratios):.2f} ({spread(ratios)})"
+        rows.append((call, *(f"{ms:.1f} ms" for ms in took), ratio, size))
+    head = ("call", "little to tell, p95", "much to tell, p95", "ratio, median (range)", "answer")
+    return _table(head, rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -22,8 +22,8 @@ from bench import tree
 from bench.sides import SCRIPTS
 from headrace.model.places import Places
 from headrace.model.requests import Request, What
+from headrace.state import requests, supervisors
 from headrace.store import db, pipelines
-from headrace.supervisor import process, requests
 
 PIPELINES = 20
 KINDS = {"idle": 0.0, "busy": 1.0}  # seconds between two batches; 0: none
@@ -81,7 +81,7 @@ def supervised(folder: Path, batches_s: float) -> Iterator[int]:
                 stdout=out,
                 stderr=out,
             )
-        _until(lambda: process.running_supervisor(places) is not None, "a supervisor", log)
+        _until(lambda: supervisors.running(places) is not None, "a supervisor", log)
         for number in range(PIPELINES):
             _deploy(places, f"pipeline-{number:02d}", log)
         _until(lambda: _running(places) == PIPELINES, f"{PIPELINES} running pipelines", log)

@@ -28,6 +28,7 @@ settings.load_profile("headrace")
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[MARKER] = uuid.uuid4().hex
     os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JAVA)
+    os.environ.setdefault("HEADRACE_WEB", "off")  # a process more a run; its own tests want it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,10 +21,11 @@ BANNED_ENDINGS = ("Manager", "Handler", "Helper", "Util", "Utils")
 BANNED_IMPORTS = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve"}
 
 # Who may import whom: strictly downward, never sideways. What a driver uses never uses the store.
-GROUND = {"errors", "model", "config", "logs", "jsonfile", "processes", "references"}
+GROUND = {"errors", "model", "config", "logs", "jsonfile", "processes", "references", "state"}
 BELOW_DEFINE = GROUND | {"connectors", "checkpoints", "failures"}
 BELOW_ALERTS = BELOW_DEFINE | {"transforms", "define", "store"}
-BELOW_PROCESSES = BELOW_ALERTS | {"alerts", "explore", "updates"}
+BELOW_PROJECT = BELOW_ALERTS | {"alerts", "explore", "updates"}
+BELOW_PROCESSES = BELOW_PROJECT | {"project"}
 MAY_IMPORT: Mapping[str, Set[str]] = {
     "errors": set(),
     "model": {"errors"},
@@ -33,6 +34,7 @@ MAY_IMPORT: Mapping[str, Set[str]] = {
     "references": {"errors"},
     "logs": {"errors", "model"},
     "config": {"errors", "model", "logs", "jsonfile"},
+    "state": {"errors", "model", "jsonfile", "processes"},
     "store": GROUND,
     "connectors": GROUND,
     "checkpoints": GROUND,
@@ -42,21 +44,24 @@ MAY_IMPORT: Mapping[str, Set[str]] = {
     "alerts": BELOW_ALERTS,
     "explore": BELOW_ALERTS,
     "updates": BELOW_ALERTS,
-    "driver": BELOW_PROCESSES - {"store", "alerts", "updates"},
-    "supervisor": BELOW_PROCESSES,
+    "project": BELOW_PROJECT,
+    "driver": BELOW_PROJECT - {"store", "alerts", "updates"},
+    "supervisor": BELOW_PROJECT,
+    "notebook": BELOW_DEFINE | {"transforms", "define", "explore"},
     "relay": BELOW_PROCESSES,
     "web": BELOW_PROCESSES,
     "cli": BELOW_PROCESSES | {"driver", "supervisor", "web", "relay", "testing", "demo"},
     "testing": BELOW_PROCESSES | {"driver", "supervisor"},
     "demo": BELOW_PROCESSES,
     "__main__": {"cli"},
-    ROOT: {"errors", "define", "connectors", "transforms", "explore"},
+    ROOT: {"errors", "define", "connectors", "transforms", "explore", "notebook"},
 }
-SPARK_ROOMS = {"driver", "connectors", "transforms", "testing", "demo"}
-SPARK_MODULES = {"headrace.explore.display"}
+SPARK_ROOMS = {"driver", "connectors", "transforms", "notebook", "testing", "demo"}
 SPARK_AT_THE_TOP = {"demo"}  # user code: looks as a user would write it
 PRINTING_ROOMS = {"cli", "demo"}
-HEAVY = {"pyspark", "pydantic", "duckdb", "sqlglot", "pandas", "pyarrow", "numpy"}
+HEAVY = {
+    "pyspark", "pydantic", "duckdb", "sqlglot", "pandas", "pyarrow", "numpy", "plotly", "IPython",
+}  # fmt: skip
 PROCESS_CALLS = {"kill", "killpg", "fork", "forkpty", "system", "popen", "posix_spawn"}
 
 
@@ -250,7 +255,7 @@ def forbidden_imports(source: Source) -> list[str]:
 
 
 def _wrong_with_spark(source: Source, item: Import) -> list[str]:
-    if source.room not in SPARK_ROOMS and source.module not in SPARK_MODULES:
+    if source.room not in SPARK_ROOMS:
         return [f"pyspark only in {', '.join(sorted(SPARK_ROOMS))}"]
     if item.when == "top" and source.room not in SPARK_AT_THE_TOP:
         return ["pyspark only inside functions"]

@@ -38,12 +38,16 @@ BORDERS = {
     "headrace.driver.main._Run._write_exit": "whatever it is, the process ends with its code",
     "headrace.driver.question.answer": "Spark may refuse a question with anything",
     "headrace.driver.pipeline.run": "Spark may refuse a start with anything",
+    "headrace.notebook.watching.Watch.run": "py4j raises many things once the JVM is gone",
+    "headrace.web.watch.Watch._look": "the page goes on looking, and says so in the log",
     "headrace.supervisor.loop.Supervisor._guarded": "one step of a tick fails, the others go on",
 }
 
 # module -> why it may start or end processes
 PROCESSES = {
     "headrace.supervisor.process": "the room for it",
+    "headrace.web.workers": "a question of the page must be ended hard, and the web never imports"
+    " the supervisor",
 }
 
 # module -> why it may call eval, exec or print

@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 from headrace.errors import ConfigError, Error, Problems
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
+from headrace.model.web import WebSettings
 
 FILE = "headrace.toml"
 DEV = "dev"  # the profile that always exists
@@ -96,6 +97,7 @@ class Settings:
     restart: RestartLimits = field(default_factory=RestartLimits)
     watchdog: WatchdogLimits = field(default_factory=WatchdogLimits)
     drain: DrainLimits = field(default_factory=DrainLimits)
+    web: WebSettings = field(default_factory=WebSettings)
     fresh_within: float | None = None
     queries: Mapping[str, QuerySettings] = field(default_factory=dict)
     notify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -216,6 +218,7 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         restart=RestartLimits(**asdict(checked.restart)),
         watchdog=WatchdogLimits(**asdict(checked.watchdog)),
         drain=DrainLimits(**asdict(checked.drain)),
+        web=_web(project, checked.web),
         fresh_within=checked.fresh_within,
         queries={n: QuerySettings(**asdict(query)) for n, query in checked.queries.items()},
         notify=checked.notify,
@@ -224,6 +227,13 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         text=text,
         raw=raw,
     )
+
+
+def _web(project: Path, given: WebSettings) -> WebSettings:
+    own = asdict(given)
+    files = {n: counted_from(project, own[n]) for n in ("certificate", "key") if own[n]}
+    enabled = given.enabled and os.environ.get("HEADRACE_WEB", "").lower() not in ("0", "off")
+    return WebSettings(**{**own, **files, "enabled": enabled})
 
 
 def _validated(raw: Mapping[str, Any], text: str) -> _File:
@@ -354,6 +364,11 @@ class _Drain(DrainLimits):
 
 
 @dataclass(frozen=True)
+class _Web(WebSettings):
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
 class _Query(QuerySettings):
     __pydantic_config__ = _STRICT
 
@@ -377,6 +392,7 @@ class _File(_Pipeline):
 
     __pydantic_config__ = _STRICT
     project: _Project = field(default_factory=_Project)
+    web: _Web = field(default_factory=_Web)
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     sinks: dict[str, dict[str, Any]] = field(default_factory=dict)
     notify: dict[str, dict[str, Any]] = field(default_factory=dict)

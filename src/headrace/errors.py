@@ -19,8 +19,8 @@ docs/reference/errors.md. What may be retried is decided in `failures/` alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 
 class Error(Exception):
@@ -129,3 +129,9 @@ class NotifyError(Error):
 class FencedError(Error):
     slug = "fenced"
     exit_code = 7
+
+
+def revived(body: Mapping[str, Any], kind: type[Error] = Error) -> Error:
+    """An error that came from another process as JSON."""
+    rest = {name: body.get(name) for name in ("why", "where", "fix", "slug")}
+    return kind(str(body.get("what") or "It failed, and left no words."), **rest)

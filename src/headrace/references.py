@@ -1,13 +1,16 @@
 """Secrets by reference: `${env:X}` and `${file:PATH}` stay as they are until a driver needs them.
 
 What was resolved is remembered, so that it can be taken out of every text by its value before
-anything is stored or shown. Invariant: no process but a driver resolves, and none writes a value.
+anything is stored or shown. Invariant: no process but a driver uses a value, and none writes one;
+the page's process asks for `values` only to take them out of what it shows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.errors import ConfigError
@@ -28,6 +31,19 @@ def is_in(text: object) -> bool:
 def resolved() -> frozenset[str]:
     """Every value that this process has resolved."""
     return frozenset(_resolved)
+
+
+def values(settings: object) -> frozenset[str]:
+    """What all references in there stand for, as far as they lead anywhere."""
+    if isinstance(settings, Mapping):
+        return frozenset().union(*(values(one) for one in settings.values()))
+    if isinstance(settings, list | tuple):
+        return frozenset().union(*(values(one) for one in settings))
+    found = set()
+    for match in _REFERENCE.finditer(settings) if isinstance(settings, str) else ():
+        with contextlib.suppress(ConfigError, UnicodeDecodeError):
+            found.add(_value(match[1], match[2]))
+    return frozenset(found)
 
 
 def _remembered(value: str) -> str:

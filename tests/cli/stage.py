@@ -18,7 +18,7 @@ from headrace.jsonfile import write_json
 from headrace.model.events import Event, Kind
 from headrace.model.places import Places
 from headrace.model.runs import Desired, Exit, RunSpec
-from headrace.supervisor import desired
+from headrace.state import desired
 
 PIPELINE = """\
 import headrace as hr

@@ -18,6 +18,7 @@ import pytest
 from cli.stage import PIPELINE, Project, eventually
 from headrace import processes
 from headrace.cli import foreground
+from headrace.state import supervisors
 from headrace.supervisor import process
 from headrace.supervisor.loop import Supervisor
 
@@ -46,7 +47,7 @@ def living(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Projec
     own = partial(Supervisor, driver_command=FAKE)
     monkeypatch.setattr(foreground, "Supervisor", own)
     yield project
-    if process.running_supervisor(project.places):
+    if supervisors.running(project.places):
         project.headrace("down")
     process.reap(
         [found.run for found in processes.marked(project.places.state)], project.places.state
@@ -131,7 +132,7 @@ def test_run_follows_a_pipeline_to_its_end(living: Project) -> None:
     assert "kept: started, exactly-once" in done.stderr
     assert "hello finished" in done.stderr
     assert "kept: finished with batch 0" in done.stderr
-    assert process.running_supervisor(living.places) is None
+    assert supervisors.running(living.places) is None
 
 
 def test_run_of_a_refused_pipeline_tells_all_problems_and_ends_with_2(living: Project) -> None:
@@ -235,10 +236,10 @@ def test_run_leaves_other_pipelines_alone(living: Project) -> None:
 def test_run_leaves_a_running_pipeline_of_a_dead_supervisor_running(living: Project) -> None:
     does(living, "steady", "other")
     living.headrace("up", "other")
-    supervisor = process.running_supervisor(living.places)
+    supervisor = supervisors.running(living.places)
     assert supervisor is not None
     process.end_now(supervisor)
-    eventually(lambda: process.running_supervisor(living.places) is None)
+    eventually(lambda: supervisors.running(living.places) is None)
     does(living, "finish")
 
     done = living.headrace("run", "hello")
@@ -349,10 +350,10 @@ def test_down_without_anything_says_so(living: Project) -> None:
 
 def test_down_adopts_and_drains_drivers_that_lost_their_supervisor(living: Project) -> None:
     living.headrace("up")
-    supervisor = process.running_supervisor(living.places)
+    supervisor = supervisors.running(living.places)
     assert supervisor is not None
     process.end_now(supervisor)
-    eventually(lambda: process.running_supervisor(living.places) is None)
+    eventually(lambda: supervisors.running(living.places) is None)
 
     done = living.headrace("down")
 
@@ -464,7 +465,7 @@ def test_up_in_the_foreground_refuses_a_second_supervisor(living: Project) -> No
 def test_a_supervisor_that_does_not_answer_is_told(
     living: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.cli import asking
+    from headrace.project import asking
 
     living.deployed()
     living.supervised()

@@ -17,7 +17,7 @@ from headrace.jsonfile import write_json
 from headrace.model.pipeline import Definition, Query
 from headrace.model.places import Places
 from headrace.model.runs import Desired
-from headrace.supervisor import desired
+from headrace.state import desired
 
 ROWS = [
     (b'{"id": "x"}', "wrong-type", "id is no int"),

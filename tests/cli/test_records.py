@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from cli.stage import Project, eventually, started
-from headrace.cli import records, tail
 from headrace.cli.options import Options
 from headrace.jsonfile import write_json
 from headrace.model.events import Event, Kind
+from headrace.project import records, tail
 
 
 def test_logs_shows_the_last_lines_of_the_newest_run(project: Project) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cli.stage import Project, failed, started
-from headrace.cli.explain import what_next
 from headrace.model.runs import Exit
 from headrace.model.status import PipelineStatus
+from headrace.project.why import what_next
 
 TRACE = """\
 org.apache.spark.SparkException: Job aborted

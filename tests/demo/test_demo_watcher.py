@@ -8,8 +8,8 @@ import pytest
 
 from cli.stage import Project, failed, started
 from headrace.cli.demo_screen import Watcher
-from headrace.cli.workspace import open_workspace
 from headrace.demo import count, folder
+from headrace.project.workspace import open_workspace
 
 
 @pytest.fixture

@@ -21,8 +21,9 @@ from headrace import processes
 from headrace.model.places import Places
 from headrace.model.requests import Answer, Request, What
 from headrace.model.runs import Exit, RunSpec
+from headrace.state import folders, requests, supervisors
 from headrace.store import db, events, pipelines
-from headrace.supervisor import folders, process, requests
+from headrace.supervisor import process
 
 FAKE_DRIVER = (sys.executable, str(Path(__file__).parent.parent / "fakes" / "driver.py"))
 LIMITS = """
@@ -83,7 +84,7 @@ class Project:
         self.children.append(child)
 
         def is_ready() -> bool:
-            running = process.running_supervisor(self.places)
+            running = supervisors.running(self.places)
             return child.poll() is not None or (running is not None and running.pid == child.pid)
 
         until(is_ready, what="a supervisor")

@@ -13,9 +13,10 @@ from typing import Any
 
 from headrace.model.events import Event, Kind
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
-from headrace.model.runs import Desired, Ending, Exit, RunSpec, Wanted
+from headrace.model.outcomes import PastRun
+from headrace.model.runs import Desired, Ending, Exit, Orders, RunSpec, Wanted
 from headrace.model.runview import fold_all
-from headrace.supervisor.situation import Limits, LiveRun, Orders, PastRun, Situation
+from headrace.supervisor.situation import Limits, LiveRun, Situation
 
 LIMITS = Limits(RestartLimits(jitter=0.0), WatchdogLimits(), DrainLimits())
 WANTED = Desired("orders", Wanted.RUNNING, "v1", "dev", "orders.py", by="ann")

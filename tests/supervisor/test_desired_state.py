@@ -11,8 +11,9 @@ from headrace.errors import ControlError
 from headrace.model.places import Places
 from headrace.model.requests import Answer, Request, What
 from headrace.model.runs import Desired
-from headrace.supervisor import desired, requests
-from headrace.supervisor.desired import Known, after
+from headrace.state import desired, requests
+from headrace.supervisor import change
+from headrace.supervisor.change import Known, after
 
 RUNS = Desired("orders", "running", "v2", "dev", "orders.py", generation=4, previous=("v0", "v1"))
 HALTED = replace(RUNS, wanted="stopped")
@@ -69,7 +70,7 @@ def test_the_list_of_earlier_versions_is_bounded() -> None:
 
     wanted, _ = after(deployed("new"), Known(long, True))
 
-    assert len(wanted.previous) == desired.PREVIOUS_MAX
+    assert len(wanted.previous) == change.PREVIOUS_MAX
     assert wanted.previous[-1] == "v2"
 
 

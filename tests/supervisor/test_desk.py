@@ -11,7 +11,7 @@ import pytest
 
 from headrace.model.places import Places
 from headrace.model.requests import Request, What
-from headrace.supervisor import requests
+from headrace.state import requests
 from headrace.supervisor.desk import Desk
 from headrace.supervisor.history import History
 

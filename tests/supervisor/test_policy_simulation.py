@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
-from headrace.model.runs import Desired, Ending, Exit, RunSpec, Wanted
+from headrace.model.outcomes import PastRun
+from headrace.model.runs import Desired, Ending, Exit, Orders, RunSpec, Wanted
 from headrace.model.runview import QueryView, RunView
 from headrace.supervisor import policy, restarts
 from headrace.supervisor.situation import (
@@ -29,8 +30,6 @@ from headrace.supervisor.situation import (
     Limits,
     LiveRun,
     OpenAlert,
-    Orders,
-    PastRun,
     Reap,
     ResolveAlert,
     Situation,

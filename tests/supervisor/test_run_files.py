@@ -19,11 +19,11 @@ import pytest
 from headrace import logs, processes
 from headrace.model.events import Event, Kind
 from headrace.model.places import Places
-from headrace.model.runs import Ending, Exit, Process, RunSpec
+from headrace.model.runs import Ending, Exit, Orders, Process, RunSpec
 from headrace.model.runview import RunView
-from headrace.supervisor import folders, process
+from headrace.state import folders
+from headrace.supervisor import process
 from headrace.supervisor.conclusions import concluded, could_not_start, ended_without_a_word
-from headrace.supervisor.situation import Orders
 from headrace.supervisor.watch import BYTES_PER_READ, Watch
 from supervisor.conftest import until
 

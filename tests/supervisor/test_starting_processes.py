@@ -11,6 +11,7 @@ from headrace import processes
 from headrace.errors import SetupError
 from headrace.model.requests import What
 from headrace.model.runs import RunSpec
+from headrace.state import supervisors
 from headrace.supervisor import process
 from supervisor.conftest import FAKE_DRIVER, Project, until
 
@@ -25,11 +26,11 @@ def spec(project: Project) -> RunSpec:
 def test_a_detached_supervisor_is_ready_when_it_is_said_to_be(project: Project) -> None:
     started = process.start_supervisor(project.path, "dev")
 
-    assert process.running_supervisor(project.places) == started
+    assert supervisors.running(project.places) == started
     assert os.getsid(started.pid) == started.pid
     assert process.start_supervisor(project.path, "dev") == started  # the one that runs is as good
     assert project.ask(What.DOWN).ok
-    until(lambda: process.running_supervisor(project.places) is None, what="its end")
+    until(lambda: supervisors.running(project.places) is None, what="its end")
     process.collect_children()
 
 

@@ -13,7 +13,7 @@ from headrace import processes
 from headrace.jsonfile import write_json
 from headrace.model.requests import What
 from headrace.model.runs import Desired, Process, RunSpec
-from headrace.supervisor import desired, folders
+from headrace.state import desired, folders
 from supervisor.conftest import Project, until
 
 pytestmark = pytest.mark.e2e

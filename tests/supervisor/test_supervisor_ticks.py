@@ -21,12 +21,11 @@ from headrace import processes
 from headrace.jsonfile import write_json
 from headrace.model.events import Event, Kind
 from headrace.model.requests import Request, What
-from headrace.model.runs import Desired, Process, RunSpec, run_name
+from headrace.model.runs import Desired, Orders, Process, RunSpec, run_name
+from headrace.state import desired, folders, requests
 from headrace.store import alerts, db, progress
-from headrace.supervisor import desired, folders, requests
 from headrace.supervisor.live import CHUNKS_PER_TICK
 from headrace.supervisor.loop import Clock, Supervisor
-from headrace.supervisor.situation import Orders
 from headrace.supervisor.watch import BYTES_PER_READ
 from supervisor.conftest import FAKE_DRIVER, Project, until
 

@@ -17,8 +17,9 @@ from headrace.connectors import alertlines
 from headrace.model.alerts import AlertRow
 from headrace.model.places import Places
 from headrace.model.runs import Desired
+from headrace.state import desired
 from headrace.store import alerts, db, events
-from headrace.supervisor import desired, policy
+from headrace.supervisor import policy
 from headrace.supervisor.history import REOPEN_S, History
 from headrace.supervisor.loop import Clock, Supervisor
 from headrace.supervisor.situation import Limits, OpenAlert, Situation

@@ -5,19 +5,16 @@ Invariant: reads only. No alerts.db yet means no alerts.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.options import Options, as_json, pass_options, shared
 
 if TYPE_CHECKING:
-    from headrace.cli.workspace import Workspace
     from headrace.store.alerts import Alert
 
-SHOWN_MAX = 1_000
 _COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow"}
 
 
@@ -36,34 +33,13 @@ def alerts() -> None:
 def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
     """Open alerts, the newest first; of one pipeline or query, if given."""
     from headrace.cli import tables
+    from headrace.project import alerting
 
-    seen = found(options.open(), name, is_all=all_)
+    seen = alerting.found(options.open(), name, is_all=all_)
     if json_:
-        tables.print_json({"alerts": [as_body(alert) for alert in seen]})
+        tables.print_json({"alerts": [alerting.as_body(alert) for alert in seen]})
     else:
         print_alerts(seen, is_all=all_)
-
-
-def found(work: Workspace, name: str | None, *, is_all: bool) -> list[Alert]:
-    from headrace.cli import reading
-    from headrace.cli.workspace import known_query
-    from headrace.store import alerts as stored
-    from headrace.store import db
-
-    pipeline, query = known_query(work, name, reading.queries(work)) if name else (None, None)
-    if not work.places.alerts.exists():
-        return []
-    with contextlib.closing(db.open_readonly(work.places.alerts)) as conn:
-        of = {"pipeline": pipeline, "query": query}
-        return stored.listed(conn, "all" if is_all else "open", SHOWN_MAX, **of)
-
-
-def as_body(alert: Alert) -> dict[str, Any]:
-    names = (
-        "id", "key", "pipeline", "query", "rule", "title", "severity",
-        "opened_at", "updated_at", "resolved_at", "resolve_at", "count", "reopened", "data",
-    )  # fmt: skip
-    return {name: getattr(alert, name) for name in names}
 
 
 def print_alerts(seen: list[Alert], *, is_all: bool) -> None:
@@ -72,6 +48,7 @@ def print_alerts(seen: list[Alert], *, is_all: bool) -> None:
 
     from headrace.cli import tables
     from headrace.model import health
+    from headrace.project import alerting
 
     if not seen:
         click.echo("No alerts." if is_all else "No open alerts.")
@@ -97,8 +74,8 @@ def print_alerts(seen: list[Alert], *, is_all: bool) -> None:
             f"{alert.count:,}",
         )
     tables.console().print(table)
-    if len(seen) == SHOWN_MAX:
-        click.echo(f"Only the newest {SHOWN_MAX:,} are shown.")
+    if len(seen) == alerting.SHOWN_MAX:
+        click.echo(f"Only the newest {alerting.SHOWN_MAX:,} are shown.")
 
 
 COMMANDS = (alerts,)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,27 +14,28 @@ from rich.text import Text
 
 from headrace.cli import definitions, spinner
 from headrace.cli import tables as shown
-from headrace.cli.workspace import Workspace
-from headrace.errors import SetupError, SqlError
+from headrace.errors import SetupError, SqlError, revived
 from headrace.explore import ask as questions
 from headrace.explore import names, translate
 from headrace.explore.answer import Answer, AsOf, plain
 from headrace.jsonfile import read_json
-from headrace.model.pipeline import Definition
+from headrace.model.health import clock
 from headrace.model.runs import RunSpec
-from headrace.supervisor import desired, process
+from headrace.project import tables
+from headrace.project.workspace import Workspace
+from headrace.supervisor import process
 
 RIGHT = ("BIGINT", "INT", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "SMALLINT", "TINYINT", "LONG")
 
 
 def ask(work: Workspace, text: str, rows_max: int, timeout_s: float) -> Answer:
-    return questions.ask(text, known_names(work), rows_max=rows_max, timeout_s=timeout_s)
+    return questions.ask(text, tables.known_names(work), rows_max=rows_max, timeout_s=timeout_s)
 
 
 def ask_spark(work: Workspace, text: str, rows_max: int, timeout_s: float, quiet: bool) -> Answer:
     """The same question for a Spark of its own, in a driver that only answers it."""
     begin = time.monotonic()
-    sql, tables = _for_spark(text, known_names(work))
+    sql, views = _for_spark(text, tables.known_names(work))
     with tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
         answer = Path(folder) / "answer.json"
         spec = RunSpec(
@@ -47,13 +47,13 @@ def ask_spark(work: Workspace, text: str, rows_max: int, timeout_s: float, quiet
             profile=work.profile,
             file="",
             at=time.time(),
-            question={"sql": sql, "tables": tables, "rows_max": rows_max, "answer": str(answer)},
+            question={"sql": sql, "tables": views, "rows_max": rows_max, "answer": str(answer)},
         )
         with spinner.shown("asking Spark (a JVM starts)", quiet=quiet):
             ended = process.to_the_end(work.places, spec, timeout_s)
         if ended.code != 0:
             kind = SetupError if ended.code == 3 else SqlError
-            raise definitions.revived(ended.error or {}, kind)
+            raise revived(ended.error or {}, kind)
         body = read_json(answer) or {}
     return Answer(
         columns=tuple(body["columns"]),
@@ -84,29 +84,6 @@ def _for_spark(text: str, known: names.Names) -> tuple[str, dict[str, dict[str, 
     return translate.for_spark(text, view_of), tables
 
 
-def tables(work: Workspace) -> list[names.Table]:
-    """What has rows to read, each once: by its name in headrace.toml, or else by its stream's."""
-    best: dict[str, tuple[tuple[bool, int, str], names.Table]] = {}
-    for (pipeline, name), table in known_names(work).tables.items():
-        place = table.place
-        is_sink = not pipeline and name in work.settings.sinks
-        rank = (not is_sink, len(pipeline) + len(name), name)
-        if place and (place not in best or rank < best[place][0]):
-            best[place] = (rank, table)
-    return sorted((table for _, table in best.values()), key=lambda one: one.name)
-
-
-def known_names(work: Workspace) -> names.Names:
-    return names.collect(work.settings, _deployed(work))
-
-
-def _deployed(work: Workspace) -> Iterable[Definition]:
-    """A definition that cannot be read hides its own names, not those of the others."""
-    for one in desired.listed(work.places):
-        if found := definitions.stored(work, one.version, one.profile, one.pipeline):
-            yield found
-
-
 def show(answer: Answer, *, json_: bool) -> None:
     if json_:
         shown.print_json(answer.to_json())
@@ -130,7 +107,7 @@ def _footer(answer: Answer) -> str:
     parts = [f"{rows} in {answer.took_s * 1000:,.0f} ms"]
     for one in answer.tables:
         batch = f" (batch {one.batch})" if one.batch is not None else ""
-        parts.append(f"{one.table} as of {shown.clock(one.at) or 'never'}{batch}")
+        parts.append(f"{one.table} as of {clock(one.at) or 'never'}{batch}")
     return "; ".join(parts)
 
 

@@ -16,7 +16,7 @@ from headrace.cli.options import Options, pass_options, shared
 @pass_options
 def start(options: Options, name: str) -> None:
     """Run the deployed version of a pipeline."""
-    from headrace.cli import asking
+    from headrace.project import asking
 
     click.echo(asking.start(options.open(), name))
 
@@ -31,9 +31,9 @@ def stop(options: Options, name: str, cut: bool) -> None:
 
     Says at which batch, and whether it had to be cut at its deadline (code 1).
     """
-    from headrace.cli import asking
+    from headrace.cli import stopping
 
-    words, code = asking.stop(options.open(), name, cut=cut)
+    words, code = stopping.stop(options.open(), name, cut=cut)
     click.echo(words)
     raise click.exceptions.Exit(code)
 
@@ -44,7 +44,7 @@ def stop(options: Options, name: str, cut: bool) -> None:
 @pass_options
 def restart(options: Options, name: str) -> None:
     """Drain a pipeline and start it again."""
-    from headrace.cli import asking
+    from headrace.project import asking
 
     click.echo(asking.restart(options.open(), name))
 
@@ -62,7 +62,7 @@ def rollback(options: Options, name: str, version: str | None, yes: bool) -> Non
 
     Shows what it will do and asks. Checkpoints stay as they are.
     """
-    from headrace.cli import asking
+    from headrace.project import asking
 
     work = options.open()
     plan = asking.plan_rollback(work, name, version)

@@ -6,17 +6,23 @@ Used by `check`, and by `up` before it deploys. Invariant: user code runs in the
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from headrace.cli import spinner
-from headrace.cli.workspace import Target, Workspace, targets
 from headrace.define import versions
-from headrace.errors import ConfigError, DefinitionError, Error, Problems, SetupError
+from headrace.errors import (
+    ConfigError,
+    DefinitionError,
+    Error,
+    Problems,
+    SetupError,
+    revived,
+)
 from headrace.jsonfile import read_json
 from headrace.model.pipeline import Definition
 from headrace.model.runs import Exit, RunSpec
+from headrace.project.workspace import Target, Workspace, targets
 from headrace.supervisor import lock, process
 
 TIMEOUT_S = 180.0
@@ -92,12 +98,6 @@ def _problems(ended: Exit) -> list[Error]:
     return [revived(body, kind) for body in bodies]
 
 
-def revived(body: Mapping[str, Any], kind: type[Error] = Error) -> Error:
-    """An error that came from another process as JSON."""
-    rest = {name: body.get(name) for name in ("why", "where", "fix", "slug")}
-    return kind(str(body.get("what") or "It failed, and left no words."), **rest)
-
-
 def _read(work: Workspace, version: str, target: Target) -> Definition:
     path = work.places.definition(version, work.profile, target.pipeline)
     body = read_json(path)
@@ -109,12 +109,3 @@ def _read(work: Workspace, version: str, target: Target) -> Definition:
             slug="no-definition",
         )
     return Definition.from_json(body)
-
-
-def stored(work: Workspace, version: str, profile: str, pipeline: str) -> Definition | None:
-    """The definition of a deployed version, if it has one (a script has none)."""
-    try:
-        body = read_json(work.places.definition(version, profile, pipeline))
-        return Definition.from_json(body) if body else None
-    except (Error, KeyError, TypeError):
-        return None

@@ -8,16 +8,18 @@ from typing import Any, Self
 
 from rich.live import Live
 
-from headrace.cli import definitions, reading, runs, tables
+from headrace.cli import tables
 from headrace.cli.follow import say
-from headrace.cli.workspace import Workspace
 from headrace.demo import outputs, reach, tally, truth, view
 from headrace.demo.count import Count
 from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.jsonfile import write_json
 from headrace.model.status import PipelineStatus, State
+from headrace.project import definitions as deployed
+from headrace.project import reading, runs
+from headrace.project.workspace import Workspace
+from headrace.state import desired
 from headrace.store.alerts import Alert
-from headrace.supervisor import desired
 
 DRAW_S = 1.0
 LINE_S = 10.0
@@ -101,7 +103,7 @@ class Watcher:
     def has_committed(self) -> bool:
         """Every query at least once since the demo began."""
         if not self._names:
-            found = definitions.stored(self._work, self._version, self._work.profile, PIPELINE)
+            found = deployed.stored(self._work, self._version, self._work.profile, PIPELINE)
             self._names = frozenset(query.name for query in found.queries) if found else frozenset()
         return self._tally.has_committed(self._names)
 

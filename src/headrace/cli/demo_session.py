@@ -11,19 +11,20 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.cli import asking, definitions, endings, runs
+from headrace.cli import definitions, links
 from headrace.cli.demo_screen import Screen, Watcher
 from headrace.cli.follow import say
 from headrace.cli.foreground import OwnSupervisor, check_alive, supervised
 from headrace.cli.signals import Interrupts
 from headrace.cli.tables import print_line
-from headrace.cli.workspace import Target, Workspace, open_workspace, target
 from headrace.demo import count, folder, outputs, reach, truth, view
 from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.errors import Error, SetupError
 from headrace.model.requests import What
 from headrace.model.runs import Exit
 from headrace.model.status import State
+from headrace.project import asking, endings, runs
+from headrace.project.workspace import Target, Workspace, open_workspace, target
 from headrace.supervisor import process
 
 POLL_S = 0.2
@@ -60,6 +61,8 @@ def _run(wish: Wish, demo: DemoPlaces, seed: int, interrupts: Interrupts) -> int
     try:
         with supervised(work, only=PIPELINE) as own:
             asking.ask(work, asking.deployment(work, goal, version, dev=True))
+            if page := links.when_listening(work):
+                say(f"page: {page}")
             session = _Session(wish, demo, work, goal, own, interrupts, generator)
             watcher = Watcher(work, demo, version, wish.rate)
             with Screen(is_live=not wish.json and sys.stdout.isatty()) as screen:

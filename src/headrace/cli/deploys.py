@@ -8,25 +8,29 @@ from collections.abc import Sequence
 
 import click
 
-from headrace.cli import asking, definitions, endings, reading, runs, spinner
+from headrace.cli import definitions, links, spinner
 from headrace.cli.errors import in_words
 from headrace.cli.foreground import supervised
-from headrace.cli.workspace import Target, Workspace, targets
 from headrace.errors import ControlError
 from headrace.model.requests import What
 from headrace.model.runs import Process
 from headrace.model.status import PipelineStatus, State
 from headrace.processes import is_alive
-from headrace.supervisor import desired, process, requests
+from headrace.project import asking, endings, reading, runs
+from headrace.project import definitions as deployed
+from headrace.project.workspace import Target, Workspace, targets
+from headrace.state import desired, requests, supervisors
+from headrace.supervisor import process
 
 POLL_S = 0.2
+PAGE_S = 5.0  # the pipelines have started by now, and the page with them
 _STARTED = (State.RUNNING, State.CATCHING_UP, State.FINISHED)
 _FAILED = (State.NEEDS_ATTENTION, State.WAITING, State.STOPPED)
 
 
 def up(work: Workspace, names: Sequence[str], args: tuple[str, ...]) -> int:
     goals = _prepare(work, names, args)
-    if process.running_supervisor(work.places) is None:
+    if supervisors.running(work.places) is None:
         with spinner.shown("starting the supervisor"):
             found = process.start_supervisor(work.project, work.profile)
         click.echo(f"supervisor started, pid {found.pid}")
@@ -36,6 +40,8 @@ def up(work: Workspace, names: Sequence[str], args: tuple[str, ...]) -> int:
     for goal, version in goals:
         status = _await_start(work, goal)
         worst = max(worst, _tell_start(work, goal, version, status))
+    if page := links.when_listening(work, PAGE_S):
+        click.echo(f"page: {page}")
     click.echo("look: headrace status; stop all: headrace down")
     return worst
 
@@ -48,7 +54,7 @@ def up_in_foreground(work: Workspace, names: Sequence[str], args: tuple[str, ...
     """
     from headrace.supervisor import main as supervisor
 
-    running = process.running_supervisor(work.places)
+    running = supervisors.running(work.places)
     if running is not None:
         raise ControlError(
             f"A supervisor already runs for {work.project}: process {running.pid}.",
@@ -81,7 +87,7 @@ def _prepare(
 
 def _is_defined(work: Workspace, version: str, goal: Target) -> bool:
     """The same content was checked before: no need to start Spark for it again."""
-    return definitions.stored(work, version, work.profile, goal.pipeline) is not None
+    return deployed.stored(work, version, work.profile, goal.pipeline) is not None
 
 
 def _await_start(work: Workspace, goal: Target) -> PipelineStatus | None:
@@ -131,7 +137,7 @@ def _tell_start(work: Workspace, goal: Target, version: str, status: PipelineSta
 def down(work: Workspace, timeout_s: float) -> int:
     """Drains everything, also drivers that lost their supervisor, and says how each ended."""
     live = _living(work)
-    if process.running_supervisor(work.places) is None:
+    if supervisors.running(work.places) is None:
         if not live:
             click.echo(
                 f"No supervisor runs for {work.project}, and nothing else does; nothing to do."
@@ -145,13 +151,13 @@ def down(work: Workspace, timeout_s: float) -> int:
 
 
 def _down(work: Workspace, live: Sequence[runs.Run], timeout_s: float) -> int:
-    supervisor = process.running_supervisor(work.places)
+    supervisor = supervisors.running(work.places)
     asked = asking.request(work, What.DOWN)
     requests.leave(work.places, asked)
     try:
         return _await_down(work, supervisor, live, timeout_s)
     finally:
-        if process.running_supervisor(work.places) is None:  # the next one must not find it
+        if supervisors.running(work.places) is None:  # the next one must not find it
             requests.withdraw(work.places, asked.id)
 
 
@@ -181,7 +187,7 @@ def _await_down(
 
 def _is_up(work: Workspace, supervisor: Process | None) -> bool:
     """Its process lives, also after it has said goodbye; one inside this process only says it."""
-    if process.running_supervisor(work.places) is not None:
+    if supervisors.running(work.places) is not None:
         return True
     return supervisor is not None and supervisor.pid != os.getpid() and is_alive(supervisor)
 

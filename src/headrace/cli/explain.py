@@ -1,95 +1,15 @@
-"""`why`: everything that is known about how a pipeline is, put in an order a person can act on.
-
-Gathers, never judges: state and words are `model.health`'s, failures are explained by `failures/`.
-"""
+"""`why` in words. What it says is gathered in `project/why.py`."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import click
 
-from headrace.cli import endings, reading, runs, tables, tail
 from headrace.cli.errors import in_words
-from headrace.cli.workspace import Workspace, known_query
-from headrace.model.health import span
-from headrace.model.runs import Ending, Exit
-from headrace.model.status import PipelineStatus, QueryStatus, State
-
-TRACE_LINES = 12
-_BAD = (Ending.FAILED, Ending.REFUSED, Ending.FENCED, Ending.VANISHED, Ending.STALLED, Ending.CUT)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`next` is what Headrace will do; `failure` the last run that ended badly, if any did."""
-
-    status: PipelineStatus
-    next: str
-    notice: str | None
-    run: str | None
-    failure: Exit | None
-    trace_lines: tuple[str, ...]
-    trace: str | None
-    log: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "pipeline": self.status.to_json(),
-            "next": self.next,
-            "supervisor": self.notice is None,
-            "failure": self.failure.to_json() if self.failure else None,
-            "failed_run": self.run,
-            "trace_lines": list(self.trace_lines),
-            "trace": self.trace,
-            "log": self.log,
-        }
-
-
-def explain(work: Workspace, name: str) -> Answer:
-    pipeline, _ = known_query(work, name, reading.queries(work))
-    seen = reading.overview(work, (name,))
-    status = seen.pipelines[0]
-    failed = next((r for r in runs.backwards(work.places, pipeline) if _is_bad(r.exit)), None)
-    trace = failed.exit.trace if failed and failed.exit else None
-    return Answer(
-        status=status,
-        next=what_next(status, is_watched=seen.supervisor is not None, now=time.time()),
-        notice=seen.notice,
-        run=failed.name if failed else None,
-        failure=failed.exit if failed else None,
-        trace_lines=_last_words(trace),
-        trace=trace,
-        log=str(work.places.log(status.run)) if status.run else None,
-    )
-
-
-def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
-    """What happens if nobody does anything."""
-    name = status.name
-    if not is_watched and status.state not in (State.STOPPED, State.FINISHED):
-        return "Nobody watches it: if it fails, nobody starts it again. headrace up"
-    if status.state == State.WAITING:
-        at = status.next_start_at
-        when = f"in {span(max(0.0, at - now))} (at {tables.clock(at)})" if at else "soon"
-        return f"Headrace starts it again {when}; nothing needs to be done."
-    begin = "start" if is_watched else "up"
-    if status.state == State.RUNNING and any(query.broken_promise for query in status.queries):
-        return "Headrace goes on watching it; a broken promise alone restarts nothing."
-    return {
-        State.STARTING: "Headrace waits for its first batch, and restarts it if none comes.",
-        State.RUNNING: "Headrace goes on watching it.",
-        State.CATCHING_UP: "It works through what has piled up; nothing needs to be done.",
-        State.STALLED: "If it does not move, Headrace keeps a thread dump and restarts it.",
-        State.NEEDS_ATTENTION: f"Nothing, until you act: mend the cause, then headrace start {name}"
-        f" (or headrace up {name}, if you changed its code).",
-        State.STOPPING: "It ends at the next batch boundary, or is cut at its deadline.",
-        State.STOPPED: f"Nothing, until you act: headrace {begin} {name}.",
-        State.FINISHED: f"Nothing: it is done. headrace start {name} runs it once more.",
-    }.get(State(status.state), "")
+from headrace.model.health import clock
+from headrace.project import endings
+from headrace.project.why import Answer, fresh_words
 
 
 def print_words(answer: Answer) -> None:
@@ -108,7 +28,7 @@ def print_words(answer: Answer) -> None:
     if failure is None:
         click.echo("No run of it has failed.")
         return
-    click.echo(f"\nThe last failure, {tables.clock(failure.at)}, run {answer.run}:")
+    click.echo(f"\nThe last failure, {clock(failure.at)}, run {answer.run}:")
     place = f" (query {failure.query}" if failure.query else ""
     batch = f", batch {failure.batch}" if failure.batch is not None else ""
     click.echo(f"  {endings.headline(status.name, failure)}{place}{batch}{')' if place else ''}")
@@ -122,38 +42,3 @@ def print_words(answer: Answer) -> None:
         )
     for label, path in (("full trace", answer.trace), ("output", answer.log)):
         click.echo(f"{label}: {path}" if path else "", nl=bool(path))
-
-
-def fresh_words(query: QueryStatus, now: float) -> list[str]:
-    """How old its answers are, and what came too late for any."""
-    words = []
-    if query.fresh_p50_ms is not None and query.fresh_p99_ms is not None:
-        half, nearly = (span(ms / 1000) for ms in (query.fresh_p50_ms, query.fresh_p99_ms))
-        by = {"event": " after they happened"}.get(query.fresh_basis or "", " after they came")
-        words.append(f"half of the rows are answered within {half}, 99 % within {nearly}{by}")
-    if query.newest_at is not None:
-        words.append(f"its newest answer is {span(max(0.0, now - query.newest_at))} old")
-    if query.fresh_within_s is not None:
-        words.append(f"promised within {span(query.fresh_within_s)}")
-    if query.late_rows:
-        words.append(f"{query.late_rows:,} late rows were left out")
-    return words
-
-
-def _is_bad(ended: Exit | None) -> bool:
-    return ended is not None and ended.ending in _BAD
-
-
-def _last_words(trace: str | None) -> tuple[str, ...]:
-    """The last lines of the user's own part: a Python traceback where there is one."""
-    if trace is None:
-        return ()
-    lines, _ = tail.last_lines(Path(trace), 2_000)
-    python = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
-    if python:
-        end = next((n for n in range(python[-1], len(lines)) if not lines[n].strip()), len(lines))
-        return tuple(lines[python[-1] : end][-TRACE_LINES:])
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    frames = ("\tat ", "\t... ")
-    words = [line for line in lines if line.strip() and not line.startswith(frames)]
-    return tuple((words[:1] + causes if causes else words)[-TRACE_LINES:])

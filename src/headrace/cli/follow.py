@@ -8,12 +8,12 @@ import sys
 
 import click
 
-from headrace.cli import records, runs, tail
 from headrace.cli.errors import in_words
 from headrace.model.events import Event, Kind
 from headrace.model.places import Places
 from headrace.model.runs import Exit
 from headrace.model.status import PipelineStatus, State
+from headrace.project import records, runs, tail
 
 _TOLD = {Kind.RUN_STARTED, Kind.QUERY_STARTED, Kind.QUERY_TERMINATED, Kind.QUERY_STOPPED}
 _NOTABLE = (State.WAITING, State.STALLED)

@@ -15,18 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace import logs
-from headrace.cli import asking, definitions, endings, reading, runs
+from headrace.cli import definitions, links
 from headrace.cli.follow import Follower, say
 from headrace.cli.signals import Interrupts
-from headrace.cli.workspace import Target, Workspace, target
 from headrace.errors import ControlError, Error, SetupError
 from headrace.model.requests import Request, What
 from headrace.model.runs import Exit
 from headrace.model.status import PipelineStatus, State
-from headrace.supervisor import desired, process
+from headrace.project import asking, endings, reading, runs
+from headrace.project.workspace import Target, Workspace, target
+from headrace.state import desired, supervisors
 from headrace.supervisor.loop import Supervisor
 
 POLL_S = 0.1
+PAGE_S = 3.0
 LOCK_S = 20.0
 _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
@@ -44,6 +46,8 @@ def run(work: Workspace, name: str, args: tuple[str, ...], interrupts: Interrupt
         asked = asking.deployment(work, goal, version, dev=True)
         asking.ask(work, asked)
         say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
+        if page := links.when_listening(work, PAGE_S):
+            say(f"page: {page}")
         return _Session(work, goal, asked, own, interrupts).follow()
 
 
@@ -80,7 +84,7 @@ def supervised(work: Workspace, only: str | None) -> Iterator[OwnSupervisor | No
 
     `only`: what else should run stays as it is, and is neither started nor drained.
     """
-    if process.running_supervisor(work.places) is not None:
+    if supervisors.running(work.places) is not None:
         yield None
         return
     own = OwnSupervisor(work, only)
@@ -109,7 +113,7 @@ def _logging_to(path: Path) -> Iterator[None]:
 
 def _until_locked(work: Workspace, own: OwnSupervisor) -> None:
     deadline = time.monotonic() + LOCK_S
-    while process.running_supervisor(work.places) is None:
+    while supervisors.running(work.places) is None:
         check_alive(own)
         if time.monotonic() > deadline:
             raise SetupError(

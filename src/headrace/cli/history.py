@@ -17,7 +17,8 @@ from headrace.cli.options import Options, as_json, pass_options, shared
 @pass_options
 def progress(options: Options, name: str, count: int, json_: bool) -> None:
     """Spark's own progress of each query."""
-    from headrace.cli import records, tables
+    from headrace.cli import tables
+    from headrace.project import records
 
     found = records.progress(options.open(), name, count)
     if json_:
@@ -38,7 +39,8 @@ def logs(
     options: Options, name: str, follow: bool, lines: int, run_: str | None, json_: bool
 ) -> None:
     """The output of a pipeline's driver."""
-    from headrace.cli import records, tables
+    from headrace.cli import tables
+    from headrace.project import records
 
     for line in records.log_lines(options.open(), name, run=run_, count=lines, follow=follow):
         tables.print_line({"run": line.run, "line": line.text} if json_ else line.text)
@@ -57,7 +59,8 @@ def events(options: Options, name: str, follow: bool, count: int, all_: bool, js
 
     With --json one object a line.
     """
-    from headrace.cli import records, tables
+    from headrace.cli import tables
+    from headrace.project import records
 
     for event in records.events(options.open(), name, count=count, every=all_, follow=follow):
         tables.print_line(event.to_json() if json_ else event.in_words())
@@ -70,7 +73,8 @@ def events(options: Options, name: str, follow: bool, count: int, all_: bool, js
 @pass_options
 def versions(options: Options, name: str | None, json_: bool) -> None:
     """Deployed versions; `rollback` goes back to one."""
-    from headrace.cli import records, tables
+    from headrace.cli import tables
+    from headrace.project import records
 
     found = records.versions(options.open(), name)
     if json_:

@@ -15,7 +15,8 @@ from headrace.cli.options import Options, Seconds, as_json, pass_options, shared
 @pass_options
 def status(options: Options, names: tuple[str, ...], watch: bool, json_: bool) -> None:
     """What runs, how it is, and why."""
-    from headrace.cli import reading, tables
+    from headrace.cli import tables
+    from headrace.project import reading
 
     work = options.open()
     if watch:
@@ -39,8 +40,9 @@ def why(options: Options, name: str, json_: bool) -> None:
     The state, the last failure, what Headrace does next, the end of the trace.
     """
     from headrace.cli import explain, tables
+    from headrace.project.why import explain as explained
 
-    answer = explain.explain(options.open(), name)
+    answer = explained(options.open(), name)
     if json_:
         tables.print_json(answer.to_json())
     else:

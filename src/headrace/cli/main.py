@@ -24,6 +24,7 @@ from headrace.cli import (
     quarantine,
     questions,
     service,
+    token,
 )
 from headrace.cli.errors import UNEXPECTED, interrupted, show_error, usage_error
 from headrace.cli.options import Options, shared
@@ -119,6 +120,7 @@ for _group in (
     quarantine.COMMANDS,
     questions.COMMANDS,
     control.COMMANDS,
+    token.COMMANDS,
 ):
     for _command in _group:
         main.add_command(_command)

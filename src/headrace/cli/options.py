@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from headrace.cli.workspace import Workspace
+    from headrace.project.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +28,7 @@ class Options:
     debug: bool = False
 
     def open(self) -> Workspace:
-        from headrace.cli.workspace import open_workspace
+        from headrace.project.workspace import open_workspace
 
         return open_workspace(Path(self.project) if self.project else None, self.profile)
 

@@ -38,10 +38,11 @@ def sql(
     seen, never half a batch. `-` as SQL reads standard input; without SQL the tables are listed.
     """
     from headrace.cli import answers
+    from headrace.project import tables
 
     work = options.open()
     if text is None:
-        answers.show_tables(answers.tables(work), json_=json_)
+        answers.show_tables(tables.listed(work), json_=json_)
         return
     question = sys.stdin.read() if text == "-" else text
     if spark:

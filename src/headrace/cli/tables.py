@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.errors import in_words
-from headrace.model.health import span
+from headrace.model.health import clock, span
 from headrace.model.pipeline import Definition, Query
 from headrace.model.status import PipelineStatus, QueryStatus, State
 
 if TYPE_CHECKING:
-    from headrace.cli.reading import Overview
+    from headrace.project.reading import Overview
 
 WATCH_S = 1.0
 FRESH = "fresh p50 / p99"
@@ -278,12 +277,6 @@ def print_versions(found: Sequence[Mapping[str, Any]]) -> None:
         current, earlier = ", ".join(item["current"]), ", ".join(item["earlier"])
         table.add_row(item["version"], clock(item["at"]), current, earlier)
     console().print(table)
-
-
-def clock(at: float | str | None) -> str:
-    if at is None or isinstance(at, str):
-        return at or ""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _number(value: float | None) -> str:

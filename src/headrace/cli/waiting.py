@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headrace.cli import reading
-from headrace.cli.workspace import Workspace, known_query
 from headrace.errors import Error
 from headrace.model.status import PipelineStatus, QueryStatus, State
+from headrace.project import reading
+from headrace.project.workspace import Workspace, known_query
 
 POLL_S = 0.25
 _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)

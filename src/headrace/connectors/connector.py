@@ -65,6 +65,15 @@ class Connector:
             slug="not-a-sink",
         )
 
+    def write(self, frame: DataFrame) -> None:
+        """The rows of a batch DataFrame, appended by hand."""
+        raise ConnectorError(
+            f"{self.kind} takes rows of a stream only.",
+            why="Nothing of it can be appended to by hand.",
+            fix="Write to files, for example hr.parquet(path).",
+            slug="no-batch-write",
+        )
+
     def located(self, project: Path) -> Connector:
         """The same with relative paths counted from the project."""
         return self

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.connectors.connector import Connector, started
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter
 
 
@@ -32,6 +33,9 @@ class Console(Connector):
     ) -> DataStreamWriter:
         writer = started(writer, query=query, mode=mode, checkpoint=checkpoint).format("console")
         return writer.option("numRows", self.rows).option("truncate", self.truncate)
+
+    def write(self, frame: DataFrame) -> None:
+        frame.show(self.rows, self.truncate)
 
 
 def console(rows: int = 20, *, truncate: bool = True) -> Console:

@@ -99,6 +99,22 @@ class Files(Connector):
             writer = writer.partitionBy(*self.partition_by)
         return writer.option("path", self.path)
 
+    def write(self, frame: DataFrame) -> None:
+        if not self.is_sink:
+            super().write(frame)
+        if os.path.isdir(os.path.join(self.identity(), "_spark_metadata")):
+            raise ConnectorError(
+                f"{self.path} is written by a stream.",
+                why="Its log says which files count: rows added by hand would never be seen.",
+                where=self.path,
+                fix="Write to another folder, or send the rows to what the stream reads.",
+                slug="sink-of-a-stream",
+            )
+        writer = frame.write.format(self.format).mode("append").options(**resolved(self.options))
+        if self.partition_by:
+            writer = writer.partitionBy(*self.partition_by)
+        writer.save(self.path)
+
     def prepare_output(self, spark: SparkSession) -> None:
         """The folder and its log, so that a reader that starts before the first batch already
         follows the log: it would otherwise list the folder, and see half a batch."""

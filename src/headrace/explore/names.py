@@ -47,6 +47,7 @@ class Names:
     project: Path
     tables: Mapping[tuple[str, str], Table] = field(default_factory=dict)
     ambiguous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    is_confined: bool = False  # paths lead only to where a table's rows are: for the page
 
     def find(self, parts: tuple[str, ...]) -> Table:
         """`parts` stand between the dots: a format and a path, PIPELINE and STREAM, or a name."""
@@ -80,9 +81,20 @@ class Names:
     def _at_path(self, path: str, format: str) -> Table:
         """What a deployed stream writes there has its columns and types."""
         sink = files(counted_from(self.project, path), format)
+        if self.is_confined and not self._is_a_tables(sink.identity() or ""):
+            raise SqlError(
+                f"The page does not read {path!r}: no table has its rows there.",
+                why="A path may lead anywhere on this machine; here only to what pipelines write.",
+                fix="Ask by a table's name, or use headrace sql on the command line.",
+                slug="not-a-table",
+            )
         writers = [one for one in self.tables.values() if one.place == sink.identity()]
         schema = next((one.schema for one in writers), None)
         return Table(f"{format}.`{path}`", sink, schema)
+
+    def _is_a_tables(self, place: str) -> bool:
+        known = {one.place for one in self.tables.values() if one.place}
+        return any(place == one or place.startswith(f"{one.rstrip('/')}/") for one in known)
 
     def _unknown(self, name: str) -> SqlError:
         known = sorted(spelled(*key) for key in self.tables)
@@ -104,8 +116,12 @@ def _lower(key: tuple[str, str]) -> tuple[str, str]:
 
 def spelled(*parts: str) -> str:
     """A name as it has to stand in SQL."""
-    quoted = (p if re.fullmatch(r"[A-Za-z_]\w*", p) else f"`{p}`" for p in parts if p)
-    return ".".join(quoted)
+    return ".".join(p if re.fullmatch(r"[A-Za-z_]\w*", p) else column(p) for p in parts if p)
+
+
+def column(name: str) -> str:
+    """The same, always in quotes."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def collect(settings: Settings, definitions: Iterable[Definition]) -> Names:

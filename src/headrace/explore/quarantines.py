@@ -76,3 +76,24 @@ def _read(known: Names, pipeline: str, query: str, newest: int) -> Quarantine:
     place = known.tables[pipeline, query].place or ""
     records = tuple(Record(*row) for row in found)
     return Quarantine(pipeline, query, place, dict(counted), records)
+
+
+_BY_TIME = (
+    "SELECT date_trunc('minute', at), reason, count(*) FROM {}"
+    " WHERE at > now() - INTERVAL {} HOUR GROUP BY 1, 2 ORDER BY 1"
+)
+MINUTES_MAX = 180  # shown one by one; more are put together by the hour
+
+
+def over_time(known: Names, one: Quarantine, hours: int = 24) -> list[tuple[float, str, int]]:
+    """When they came: the beginning of each minute or hour, the reason, how many."""
+    table = names.spelled(one.pipeline, one.query)
+    found = ask(_BY_TIME.format(table, hours), known, rows_max=100_000).rows
+    minutes = [(start.timestamp(), reason, count) for start, reason, count in found]
+    if not minutes or minutes[-1][0] - minutes[0][0] < MINUTES_MAX * 60:
+        return minutes
+    by_hour: dict[tuple[float, str], int] = {}
+    for start, reason, count in minutes:
+        key = (start // 3600 * 3600, reason)
+        by_hour[key] = by_hour.get(key, 0) + count
+    return [(start, reason, count) for (start, reason), count in by_hour.items()]

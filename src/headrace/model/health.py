@@ -7,6 +7,7 @@ Invariant: the words after a state never repeat it: "orders is waiting: starts a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from headrace.model.limits import RestartLimits, WatchdogLimits
 from headrace.model.runs import Desired, Ending, Exit, Wanted
@@ -311,3 +312,9 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.1f} s"
+
+
+def clock(at: float | str | None) -> str:
+    if at is None or isinstance(at, str):
+        return at or ""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

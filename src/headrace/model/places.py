@@ -45,6 +45,21 @@ class Places:
         return self.state / "alerts"
 
     @property
+    def keys(self) -> Path:  # who may come in by HTTP: one file a key, named by its hash
+        return self.state / "keys"
+
+    def key(self, hash_: str) -> Path:
+        return self.keys / f"{hash_}.json"
+
+    @property
+    def web(self) -> Path:  # model.web.Listening
+        return self.state / "web.json"
+
+    @property
+    def web_log(self) -> Path:
+        return self.state / "web.log"
+
+    @property
     def versions(self) -> Path:
         return self.state / "versions"
 

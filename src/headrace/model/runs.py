@@ -138,3 +138,18 @@ class Exit(Jsonable):
     fingerprint: str | None = None  # same failure, same fingerprint
     trace: str | None = None  # path of the full trace
     queries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name: {batch, how}
+
+
+@dataclass(frozen=True, slots=True)
+class Orders(Jsonable):
+    """`runs/RUN/orders.json`: what the supervisor told this run, and when. Written before it acts,
+    so that a supervisor that is killed and started again knows its own intentions."""
+
+    drain_at: float | None = None
+    drain_reason: str = ""
+    wants_cut: bool = False
+    cut_at: float | None = None
+    kill_at: float | None = None
+    kill_reason: str = ""
+    by_watchdog: bool = False
+    dumped_at: float | None = None

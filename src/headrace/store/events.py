@@ -5,6 +5,7 @@ Written by the supervisor, read by the page and `headrace events`.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -55,15 +56,28 @@ def recent(
         " ORDER BY id DESC LIMIT ?2",
         (pipeline, max(0, min(limit, LIMIT_MAX)), after),
     )
-    return [
-        Recorded(
-            id=row["id"],
-            at=row["at"],
-            pipeline=row["pipeline"],
-            run=row["run"],
-            kind=row["kind"],
-            text=row["text"],
-            data=texts.load(row["data"]),
-        )
-        for row in reversed(found)
-    ]
+    return [_recorded(row) for row in reversed(found)]
+
+
+def between(
+    conn: db.Store, pipeline: str, since: float, until: float, limit: int = 500
+) -> list[Recorded]:
+    """The latest of a stretch of time, in order."""
+    found = db.rows(
+        conn,
+        "SELECT * FROM events WHERE pipeline = ? AND at >= ? AND at < ? ORDER BY id DESC LIMIT ?",
+        (pipeline, since, until, max(0, min(limit, LIMIT_MAX))),
+    )
+    return [_recorded(row) for row in reversed(found)]
+
+
+def _recorded(row: sqlite3.Row) -> Recorded:
+    return Recorded(
+        id=row["id"],
+        at=row["at"],
+        pipeline=row["pipeline"],
+        run=row["run"],
+        kind=row["kind"],
+        text=row["text"],
+        data=texts.load(row["data"]),
+    )

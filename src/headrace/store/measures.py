@@ -17,6 +17,17 @@ from headrace.store import texts
 _N = TypeVar("_N", int, float)
 
 
+# The parts of a batch that are rolled up: the column, and Spark's own name.
+PHASES: Mapping[str, str] = {
+    "latest_offset_ms": "latestOffset",
+    "get_batch_ms": "getBatch",
+    "query_planning_ms": "queryPlanning",
+    "wal_commit_ms": "walCommit",
+    "add_batch_ms": "addBatch",
+    "commit_offsets_ms": "commitOffsets",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Fresh:
     """How old the records of a batch were when it was committed; `n` of them, 0: not known."""
@@ -64,6 +75,12 @@ class Bucket:
     fresh_n: int = 0  # records whose age is known
     fresh_p50_ms_by_n: float | None = None  # the p50 of each batch times its records, added up
     fresh_p99_ms_max: float | None = None
+    latest_offset_ms: float | None = None  # PHASES, each a sum
+    get_batch_ms: float | None = None
+    query_planning_ms: float | None = None
+    wal_commit_ms: float | None = None
+    add_batch_ms: float | None = None
+    commit_offsets_ms: float | None = None
 
     @property
     def fresh_p50_ms(self) -> float | None:
@@ -119,6 +136,7 @@ def bucket_of(measure: Measure, at: float, width_s: float | None) -> Bucket:
         if measure.fresh.p50_ms is None
         else measure.fresh.p50_ms * measure.fresh.n,
         fresh_p99_ms_max=measure.fresh.p99_ms,
+        **{column: measure.phases.get(name) for column, name in PHASES.items()},
     )
 
 
@@ -151,6 +169,7 @@ def _plus(one: Bucket, other: Bucket) -> Bucket:
         fresh_n=one.fresh_n + other.fresh_n,
         fresh_p50_ms_by_n=_sum(one.fresh_p50_ms_by_n, other.fresh_p50_ms_by_n),
         fresh_p99_ms_max=_largest(one.fresh_p99_ms_max, other.fresh_p99_ms_max),
+        **{column: _sum(getattr(one, column), getattr(other, column)) for column in PHASES},
     )
 
 

@@ -87,6 +87,21 @@ _HISTORY_2: Step = (
     *(f"ALTER TABLE progress_hour ADD COLUMN {column}" for column in _FRESH_SUMS),
 )
 
+_PHASES = (
+    "latest_offset_ms",
+    "get_batch_ms",
+    "query_planning_ms",
+    "wal_commit_ms",
+    "add_batch_ms",
+    "commit_offsets_ms",
+)
+# What a batch spends its time on, over weeks too. Of what was rolled up before it is not known.
+_HISTORY_3: Step = tuple(
+    f"ALTER TABLE {table} ADD COLUMN {column} REAL"
+    for table in ("progress_minute", "progress_hour")
+    for column in _PHASES
+)
+
 _ALERTS_1: Step = (
     """CREATE TABLE alerts (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -111,7 +126,7 @@ _ALERTS_2: Step = (
 HISTORY = Schema(
     name="history",
     application_id=0x48445231,  # "HDR1"
-    steps=(_HISTORY_1, _HISTORY_2),
+    steps=(_HISTORY_1, _HISTORY_2, _HISTORY_3),
     tables=frozenset(
         {
             "runs",

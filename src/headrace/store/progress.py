@@ -120,6 +120,36 @@ def recent(
     return [_progress(row) for row in reversed(found)]
 
 
+def newest(conn: db.Store, pipeline: str, query: str, limit: int) -> list[Progress]:
+    """The latest of one query by time, in order: by the index, however many others there are."""
+    found = db.rows(
+        conn,
+        "SELECT * FROM progress INDEXED BY progress_by_query WHERE pipeline = ? AND query = ?"
+        " ORDER BY at DESC LIMIT ?",
+        (pipeline, query, max(0, min(limit, POINTS_MAX))),
+    )
+    return [_progress(row) for row in reversed(found)]
+
+
+def queries(conn: db.Store, pipeline: str, since: float) -> list[str]:
+    """Names of the queries that told of a batch since then, also of earlier versions."""
+    # One step of the index for each name: a pipeline has few queries and millions of minutes.
+    found = db.rows(
+        conn,
+        """WITH RECURSIVE names(query) AS (
+             SELECT min(query) FROM progress_minute WHERE pipeline = ?1
+             UNION ALL
+             SELECT (SELECT min(query) FROM progress_minute
+                     WHERE pipeline = ?1 AND query > names.query)
+             FROM names WHERE names.query IS NOT NULL)
+           SELECT query FROM names WHERE query IS NOT NULL AND EXISTS (
+             SELECT 1 FROM progress_minute AS m
+             WHERE m.pipeline = ?1 AND m.query = names.query AND m.start >= ?2)""",
+        (pipeline, since - MINUTE_S),
+    )
+    return [row["query"] for row in found]
+
+
 def rolled(
     conn: db.Store, pipeline: str, query: str, since: float, until: float, step_s: float
 ) -> list[Bucket]:
@@ -151,6 +181,23 @@ def rolled(
     return measures.merged(parts, step_s)
 
 
+def rates(conn: db.Store, since: float) -> dict[str, list[tuple[float, float, float | None]]]:
+    """By pipeline and minute: its beginning, rows a second that came in, and that it could do."""
+    found = db.rows(
+        conn,
+        "SELECT pipeline, start, sum(rows_in) AS rows_in, sum(batch_ms) AS batch_ms"
+        " FROM progress_minute WHERE start >= ? GROUP BY pipeline, start ORDER BY start",
+        (since,),
+    )
+    rates: dict[str, list[tuple[float, float, float | None]]] = {}
+    for row in found:
+        could = row["rows_in"] / row["batch_ms"] * 1000 if row["batch_ms"] else None
+        rates.setdefault(row["pipeline"], []).append(
+            (row["start"], row["rows_in"] / MINUTE_S, could)
+        )
+    return rates
+
+
 def _source(step_s: float) -> tuple[str | None, int]:
     if step_s >= HOUR_S:
         return "progress_hour", HOUR_S
@@ -163,8 +210,9 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Buck
     conn.execute(
         f"""INSERT INTO {table} (pipeline, query, start, batches, rows_in, rows_in_min, rows_in_max,
               rows_out, batch_ms, batch_ms_max, dropped, state_rows_max, state_bytes_max,
-              watermark, watermark_at, fresh_n, fresh_p50_ms_by_n, fresh_p99_ms_max)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+              watermark, watermark_at, fresh_n, fresh_p50_ms_by_n, fresh_p99_ms_max,
+              {", ".join(measures.PHASES)})
+            VALUES ({", ".join("?" * (18 + len(measures.PHASES)))})
             ON CONFLICT (pipeline, query, start) DO UPDATE SET
               batches = batches + excluded.batches,
               rows_in = rows_in + excluded.rows_in,
@@ -184,6 +232,7 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Buck
                                            fresh_p50_ms_by_n, excluded.fresh_p50_ms_by_n),
               fresh_p99_ms_max = max(coalesce(fresh_p99_ms_max, excluded.fresh_p99_ms_max),
                                      coalesce(excluded.fresh_p99_ms_max, fresh_p99_ms_max)),
+              {_PHASES},
               watermark = CASE WHEN {_LATER} THEN excluded.watermark ELSE watermark END,
               watermark_at = CASE WHEN {_LATER} THEN excluded.watermark_at ELSE watermark_at END""",  # noqa: S608
         (
@@ -205,10 +254,15 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Buck
             bucket.fresh_n,
             bucket.fresh_p50_ms_by_n,
             bucket.fresh_p99_ms_max,
+            *(getattr(bucket, column) for column in measures.PHASES),
         ),
     )
 
 
+_PHASES = ", ".join(
+    f"{column} = coalesce({column} + excluded.{column}, {column}, excluded.{column})"
+    for column in measures.PHASES
+)
 # The same order as measures.merged: by time, then by the watermark itself.
 _LATER = (
     "excluded.watermark_at IS NOT NULL AND (watermark_at IS NULL"
@@ -235,7 +289,7 @@ def _single(row: sqlite3.Row) -> Bucket:
         input_rate=row["input_rate"],
         processing_rate=row["processing_rate"],
         batch_ms=row["batch_ms"],
-        phases={},
+        phases=texts.load(row["phases"]),
         state_rows=row["state_rows"],
         state_bytes=row["state_bytes"],
         watermark=row["watermark"],

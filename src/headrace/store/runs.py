@@ -6,10 +6,12 @@ same failure) comes from the files of the runs themselves, never from here: hist
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.model.glance import BAD
 from headrace.model.runs import Exit, RunSpec, pipeline_of
 from headrace.store import db, texts
 
@@ -76,18 +78,40 @@ def listed(conn: db.Store, pipeline: str | None = None, limit: int = 50) -> list
         " ORDER BY coalesce(started_at, ended_at) DESC, run DESC LIMIT ?2",
         (pipeline, max(0, limit)),
     )
-    return [
-        Run(
-            run=row["run"],
-            pipeline=row["pipeline"],
-            version=row["version"],
-            profile=row["profile"],
-            attempt=row["attempt"],
-            started_at=row["started_at"],
-            ended_at=row["ended_at"],
-            ending=row["ending"],
-            code=row["code"],
-            exit=texts.load(row["exit"]),
-        )
-        for row in found
-    ]
+    return [_run(row) for row in found]
+
+
+def restarts_since(conn: db.Store, since: float) -> dict[str, int]:
+    """By pipeline: runs that began after `since` because another one had ended."""
+    found = db.rows(
+        conn,
+        "SELECT pipeline, count(*) AS n FROM runs WHERE started_at >= ?"
+        " AND json_extract(spec, '$.restarts') > 0 GROUP BY pipeline",
+        (since,),
+    )
+    return {row["pipeline"]: row["n"] for row in found}
+
+
+def last_failures(conn: db.Store, since: float) -> list[Run]:
+    """Of each pipeline the last run that ended badly."""
+    marks = ", ".join("?" for _ in BAD)
+    # SQLite: the other columns are those of the row with the maximum.
+    sql = "SELECT *, max(ended_at) FROM runs WHERE ended_at >= ? AND ending IN"
+    values = (since, *(str(ending) for ending in BAD))
+    found = db.rows(conn, f"{sql} ({marks}) GROUP BY pipeline", values)
+    return [_run(row) for row in found]
+
+
+def _run(row: sqlite3.Row) -> Run:
+    return Run(
+        run=row["run"],
+        pipeline=row["pipeline"],
+        version=row["version"],
+        profile=row["profile"],
+        attempt=row["attempt"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        ending=row["ending"],
+        code=row["code"],
+        exit=texts.load(row["exit"]),
+    )

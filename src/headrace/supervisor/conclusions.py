@@ -10,10 +10,10 @@ import errno
 from pathlib import Path
 
 from headrace.failures.fingerprint import normalised
-from headrace.model.runs import Ending, Exit, RunSpec
+from headrace.model.outcomes import PastRun
+from headrace.model.runs import Ending, Exit, Orders, RunSpec
 from headrace.model.runview import RunView
 from headrace.supervisor import process
-from headrace.supervisor.situation import Orders, PastRun
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from headrace.errors import ControlError, Error
 from headrace.model.places import Places
 from headrace.model.requests import Answer, Request
-from headrace.supervisor import requests
+from headrace.state import requests
 from headrace.supervisor.history import History
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,10 @@ from dataclasses import replace
 
 from headrace import processes
 from headrace.model import health
+from headrace.model.outcomes import PastRun
 from headrace.model.runs import Desired, Process, RunSpec, pipeline_of
-from headrace.supervisor import conclusions, folders, process
+from headrace.state import folders
+from headrace.supervisor import conclusions, process
 from headrace.supervisor.live import House, Live
 from headrace.supervisor.situation import (
     Cut,
@@ -26,7 +28,6 @@ from headrace.supervisor.situation import (
     Launch,
     Limits,
     OpenAlert,
-    PastRun,
     Reap,
     ResolveAlert,
     Situation,

@@ -14,10 +14,11 @@ from typing import Any
 
 from headrace import processes
 from headrace.model.places import Places
-from headrace.model.runs import Process, RunSpec
-from headrace.supervisor import folders, process
+from headrace.model.runs import Orders, Process, RunSpec
+from headrace.state import folders
+from headrace.supervisor import process
 from headrace.supervisor.history import History
-from headrace.supervisor.situation import LiveRun, Orders
+from headrace.supervisor.situation import LiveRun
 from headrace.supervisor.watch import Watch
 
 logger = logging.getLogger(__name__)

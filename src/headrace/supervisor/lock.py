@@ -14,7 +14,7 @@ from headrace import processes
 from headrace.errors import SetupError
 from headrace.jsonfile import write_json
 from headrace.model.places import Places
-from headrace.supervisor import process
+from headrace.state import supervisors
 
 
 def prepare_state(places: Places) -> None:
@@ -48,7 +48,7 @@ def take(places: Places) -> int:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as exc:
         os.close(handle)
-        owner = process.running_supervisor(places)
+        owner = supervisors.running(places)
         whose = f"process {owner.pid}" if owner else "another process"
         raise SetupError(
             f"A supervisor runs for this project already: {whose}.",

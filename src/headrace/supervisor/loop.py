@@ -20,15 +20,9 @@ from headrace.model.places import Places
 from headrace.model.requests import Request, What
 from headrace.model.runs import Desired, pipeline_of
 from headrace.model.status import PipelineStatus
-from headrace.supervisor import (
-    desired,
-    lock,
-    policy,
-    process,
-    recovery,
-    requests,
-    status,
-)
+from headrace.state import desired, requests
+from headrace.supervisor import change, lock, policy, process, recovery, status
+from headrace.supervisor.attendant import Attendant
 from headrace.supervisor.desk import Desk
 from headrace.supervisor.history import History, Worked
 from headrace.supervisor.keeper import Keeper
@@ -88,10 +82,10 @@ class Supervisor:
         lock.prepare_state(self.places)
         self._lock = lock.take(self.places)
         self.history = History(self.places)
-        self._house = House(
-            self.settings.project, self.places, self.history, self.clock.wall, driver_command
-        )
+        where = (self.settings.project, self.places)
+        self._house = House(*where, self.history, self.clock.wall, driver_command)
         self._desk = Desk(self.places, self.history, self._change, self._guarded)
+        self._attendant = Attendant(self.settings, self.places)
         self._taking = Taking(self.places, self.history, self.clock.wall)
         self._limits: dict[tuple[str, str, str], Limits] = {}
         self.is_going_down = False
@@ -135,6 +129,7 @@ class Supervisor:
         now = self.clock.steady()
         with self._guarded("taking the last alert rows", now):
             self._taking.take_last(now)
+        self._attendant.end()
         self.history.close()
         lock.release(self.places, self._lock)
 
@@ -163,6 +158,8 @@ class Supervisor:
                 self._show(keeper, now)
         with self._guarded("tidying", now):
             self._tidy(now)
+        with self._guarded("keeping the page", now):
+            self._attendant.tick(now)
 
     def _keep(
         self, keeper: Keeper, left: tuple[str, ...], open_alerts: frozenset[str], now: float
@@ -192,8 +189,8 @@ class Supervisor:
         current = keeper.desired if keeper is not None else None
         is_live = keeper is not None and keeper.live is not None
         before = 0 if current else recovery.last_generation(self.places, request.pipeline)
-        known = desired.Known(current, is_live, tuple(self.keepers), before, self._has_version)
-        wanted, text = desired.after(request, known)
+        known = change.Known(current, is_live, tuple(self.keepers), before, self._has_version)
+        wanted, text = change.after(request, known)
         if wanted is not current:
             desired.write(self.places, wanted)
             if keeper is None:

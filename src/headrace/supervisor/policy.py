@@ -11,7 +11,8 @@ import functools
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.model import health
+from headrace.model import health, outcomes
+from headrace.model.outcomes import PastRun
 from headrace.model.runs import Ending, Wanted
 from headrace.supervisor import restarts
 from headrace.supervisor.situation import (
@@ -25,7 +26,6 @@ from headrace.supervisor.situation import (
     Launch,
     LiveRun,
     OpenAlert,
-    PastRun,
     Reap,
     ResolveAlert,
     Situation,
@@ -190,7 +190,7 @@ def _wanted_alerts(
             found.append(OpenAlert(keys["stalled"], "stalled", title, query=stall.query))
     if live is None and any(isinstance(d, Wait | Launch) for d in verdict) and situation.past:
         last = situation.past[-1]
-        failed = restarts.attempts_in_a_row(last, situation.limits.restart)
+        failed = outcomes.attempts_in_a_row(last, situation.limits.restart)
         is_urgent = failed > 0 and last.exit.failure in TELL_AT_ONCE
         is_current = last.spec.generation == situation.desired.generation
         if is_current and (failed >= TELL_AFTER_ATTEMPTS or is_urgent):

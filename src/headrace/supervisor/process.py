@@ -19,10 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace import processes
-from headrace.errors import SetupError, StoreError
+from headrace.errors import SetupError
 from headrace.jsonfile import read_json, write_json
 from headrace.model.places import Places
 from headrace.model.runs import Exit, Process, RunSpec, run_name
+from headrace.state import supervisors
 
 DRIVER = (sys.executable, "-m", "headrace.driver.main")
 SUPERVISOR = (sys.executable, "-m", "headrace.supervisor.main")
@@ -142,15 +143,6 @@ def end_runs(runs: Iterable[str], state: Path) -> int:
     return sum(end_now(found.process) for found in left)
 
 
-def running_supervisor(places: Places) -> Process | None:
-    try:
-        body = read_json(places.supervisor_process)
-        process = Process.from_json(body) if body else None
-    except (StoreError, TypeError):
-        return None
-    return process if process and processes.is_alive(process) else None
-
-
 def start_supervisor(project: Path, profile: str, places: Places | None = None) -> Process:
     """Detached: it outlives this process and its terminal. Waits until it holds the lock."""
     if places is None:
@@ -182,7 +174,7 @@ def start_supervisor(project: Path, profile: str, places: Places | None = None) 
 def _await_supervisor(child: subprocess.Popen[bytes], places: Places, begin: int) -> Process:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
-        running = running_supervisor(places)
+        running = supervisors.running(places)
         if running is not None and running.pid == child.pid:
             return running
         if child.poll() is not None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace import processes
 from headrace.model.places import Places
 from headrace.model.runs import Desired, Process, RunSpec, Wanted
-from headrace.supervisor import desired, folders, process
+from headrace.state import desired, folders
+from headrace.supervisor import process
 from headrace.supervisor.keeper import Keeper
 from headrace.supervisor.live import House, Live
 from headrace.supervisor.situation import Limits

@@ -6,27 +6,12 @@ Times are seconds of the supervisor's steady clock: it never jumps, so neither d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
-from headrace.model.runs import Desired, Exit, Jsonable, RunSpec
+from headrace.model.outcomes import PastRun
+from headrace.model.runs import Desired, Orders, RunSpec
 from headrace.model.runview import RunView
-
-
-@dataclass(frozen=True, slots=True)
-class Orders(Jsonable):
-    """`runs/RUN/orders.json`: what the supervisor told this run, and when. Written before it acts,
-    so that a supervisor that is killed and started again knows its own intentions."""
-
-    drain_at: float | None = None
-    drain_reason: str = ""
-    wants_cut: bool = False
-    cut_at: float | None = None
-    kill_at: float | None = None
-    kill_reason: str = ""
-    by_watchdog: bool = False
-    dumped_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +24,6 @@ class LiveRun:
     orders: Orders = field(default_factory=Orders)
     exit_seen_at: float | None = None  # exit.json is there, the process still is too
     is_unsignalled: bool = False  # a drain was ordered by a former supervisor, and nothing shows it
-
-
-@dataclass(frozen=True, slots=True)
-class PastRun:
-    """A run that is over, with the facts of its events that decisions need."""
-
-    spec: RunSpec
-    exit: Exit
-    ended_at: float
-    lived_s: float = 0.0
-    has_worked: bool = False  # every query committed or was idle
-    committed: Mapping[str, int] = field(default_factory=dict)  # query: batches
 
 
 @dataclass(frozen=True, slots=True)

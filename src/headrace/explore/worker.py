@@ -1,0 +1,137 @@
+"""`python -m headrace.explore.worker PROJECT PROFILE`: answers questions, one line of JSON each.
+
+The page's process has such children, so that a question can be ended for good, and so that what
+reads data (DuckDB, Arrow) is not in the process that is open to the network. Ends with its stdin.
+Invariant: one line in, one line out, whatever the question was.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from headrace import config
+from headrace.config import Settings
+from headrace.errors import Error, SqlError
+from headrace.explore import ask as questions
+from headrace.explore import names
+from headrace.explore.quarantines import over_time, quarantines
+from headrace.jsonfile import read_json
+from headrace.model.pipeline import Definition
+from headrace.model.places import Places
+from headrace.state import desired
+
+MEMORY_BYTES = 6 * 1024**3  # of addresses; what DuckDB may really use is set below
+CELL_MAX = 10_000
+ANSWER_BYTES = 5 * 1024 * 1024
+
+
+def main() -> int:
+    settings = config.load(Path(sys.argv[1]), sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    import duckdb  # now, so that the first question need not wait for it
+
+    duckdb.connect(":memory:").close()
+    for line in sys.stdin:
+        sys.stdout.write(answer(settings, line) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+def answer(settings: Settings, line: str) -> str:
+    try:
+        asked = json.loads(line)
+        body = OPERATIONS[asked["what"]](settings, asked)
+        text = json.dumps({"ok": body})
+        if len(text) > ANSWER_BYTES:
+            raise SqlError(
+                f"The answer is larger than {ANSWER_BYTES // 1024**2} MB.",
+                fix="ask for fewer rows (LIMIT), or for fewer columns",
+                slug="sql-too-large",
+            )
+        return text
+    except Error as exc:
+        return json.dumps({"error": exc.as_dict()})
+    except MemoryError:
+        error = SqlError("The question needs too much memory.", slug="sql-memory")
+        return json.dumps({"error": error.as_dict()})
+
+
+def known(settings: Settings) -> names.Names:
+    return replace(names.collect(settings, _deployed(settings)), is_confined=True)
+
+
+def _deployed(settings: Settings) -> list[Definition]:
+    places, found = Places(settings.state), []
+    for one in desired.listed(places):
+        path = places.definition(one.version, one.profile, one.pipeline)
+        try:
+            body = read_json(path)
+            found += [Definition.from_json(body)] if body else []
+        except (Error, KeyError, TypeError):
+            continue  # it hides its own names, not those of the others
+    return found
+
+
+def _sql(settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    got = questions.ask(
+        asked["sql"],
+        known(settings),
+        rows_max=int(asked["rows"]),
+        timeout_s=float(asked["timeout_s"]),
+    )
+    body = got.to_json()
+    body["rows"] = [[_short(value) for value in row] for row in body["rows"]]
+    return body
+
+
+def _quarantine(settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    from headrace.explore.answer import plain
+
+    all_names = known(settings)
+    found = []
+    for one in quarantines(all_names, int(asked["rows"])):
+        newest = [
+            {
+                "at": plain(r.at),
+                "reason": r.reason,
+                "detail": r.detail,
+                "source": r.source,
+                "partition": r.partition,
+                "offset": r.offset,
+                "bytes": r.size,
+                "version": r.version,
+                "text": _short(r.text),
+            }
+            for r in one.newest
+        ]
+        about = {"pipeline": one.pipeline, "query": one.query, "of": one.of, "rows": one.rows}
+        times = over_time(all_names, one)
+        found.append({**about, "reasons": one.reasons, "newest": newest, "over_time": times})
+    return {"quarantines": found}
+
+
+OPERATIONS: Mapping[str, Callable[[Settings, Mapping[str, Any]], dict[str, Any]]] = {
+    "sql": _sql,
+    "quarantine": _quarantine,
+}
+
+
+def _short(value: Any) -> Any:
+    """A cell of megabytes helps nobody on a page; how long it is does."""
+    if isinstance(value, str) and len(value) > CELL_MAX:
+        return f"{value[:CELL_MAX]}… ({len(value):,} characters)"
+    if isinstance(value, list | dict):
+        text = json.dumps(value)
+        return f"{text[:CELL_MAX]}… ({len(text):,} characters)" if len(text) > CELL_MAX else value
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""What a person sees of a pipeline at a glance: how bad it is, whether it keeps up, what failed.
+
+Pure, over what `health` has judged. The page's first screen is made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.model import health
+from headrace.model.health import span
+from headrace.model.runs import Ending, Exit
+from headrace.model.status import PipelineStatus, State
+
+# The worst first; the colour of each is the page's to choose by these levels.
+SEVERITY: Mapping[str, int] = {
+    State.NEEDS_ATTENTION: 5,
+    State.STALLED: 4,
+    State.WAITING: 3,
+    State.CATCHING_UP: 2,
+    State.STARTING: 1,
+    State.STOPPING: 1,
+    State.RUNNING: 0,
+    State.FINISHED: 0,
+    State.STOPPED: -1,
+}
+BAD = (Ending.FAILED, Ending.REFUSED, Ending.FENCED, Ending.VANISHED, Ending.STALLED, Ending.CUT)
+
+
+def severity(status: PipelineStatus) -> int:
+    """A broken promise is as bad as being behind: an answer is late."""
+    level = SEVERITY.get(status.state, 5)
+    is_broken = any(query.broken_promise for query in status.queries)
+    return max(level, 2) if is_broken and level >= 0 else level
+
+
+def pace(status: PipelineStatus) -> str:
+    """Whether it keeps up, in words."""
+    if status.state not in (State.RUNNING, State.CATCHING_UP):
+        return ""
+    broken = [f"{q.name}: {q.broken_promise}" for q in status.queries if q.broken_promise]
+    behind = [q for q in status.queries if q.state == State.CATCHING_UP]
+    if behind:
+        rows = sum(q.lag_rows or 0 for q in behind)
+        seconds = max((q.lag_seconds or 0.0 for q in behind), default=0.0)
+        far = span(seconds) if seconds else f"{rows:,} rows" if rows else ""
+        far = f"{far} behind".strip()
+        return "; ".join([f"{far} in {', '.join(q.name for q in behind)}", *broken])
+    if broken:
+        return "; ".join(broken)
+    incoming = sum(q.input_rate or 0.0 for q in status.queries)
+    return f"keeping up with {incoming:,.0f} rows/s" if incoming else "keeping up; nothing waits"
+
+
+def failure(ended: Exit | None) -> dict[str, Any]:
+    """The error of a run that failed: what, why, where, fix; or how it ended, if that is all."""
+    if ended is None:
+        return {"what": "It ended, and nobody knows how."}
+    error = dict(ended.error or {})
+    what = error.get("what") or f"{health.cause(ended)[0].upper()}{health.cause(ended)[1:]}."
+    return {
+        "ending": ended.ending,
+        "slug": ended.failure or error.get("slug"),
+        "what": what,
+        "why": error.get("why"),
+        "where": error.get("where"),
+        "fix": error.get("fix"),
+        "query": ended.query,
+        "batch": ended.batch,
+    }

@@ -1,0 +1,130 @@
+"""Who may come in by HTTP: one small file a key, named by the hash of its secret.
+
+`headrace token` makes keys, the page's process spends and ends them. Invariants: a secret is told
+once, to who made it, and is written nowhere; a login key works once; no key, no entry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headrace.errors import StoreError
+from headrace.jsonfile import read_json, write_json
+from headrace.model.places import Places
+from headrace.model.runs import Jsonable
+
+LOGIN_S = 3600.0
+SESSION_S = 12 * 3600.0
+KEYS_MAX = 1_000
+_SECRET = re.compile(r"[A-Za-z0-9_-]{20,200}")
+
+
+class Kind(StrEnum):
+    LOGIN = "login"  # in a link, once
+    SESSION = "session"  # in a browser's cookie
+    PROGRAM = "program"  # in a header, until it is taken back
+
+
+class Role(StrEnum):
+    VIEW = "view"
+    OPERATE = "operate"  # also start, stop, restart, roll back
+
+    def may(self, needed: str) -> bool:
+        return self is Role.OPERATE or needed == Role.VIEW
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Jsonable):
+    hash: str
+    kind: str
+    by: str  # who made it, or who logged in with it: the name in the audit
+    role: str
+    at: float
+    expires_at: float | None = None
+
+
+def make(places: Places, kind: Kind, by: str, role: Role, now: float, life_s: float | None) -> str:
+    """The secret, told this once."""
+    prune(places, now)
+    secret = secrets.token_urlsafe(32)
+    expires_at = None if life_s is None else now + life_s
+    key = Key(_hash(secret), kind.value, by, role.value, now, expires_at)
+    write_json(places.key(key.hash), key.to_json())
+    return secret
+
+
+def find(places: Places, secret: str, kind: Kind, now: float) -> Key | None:
+    if not _SECRET.fullmatch(secret):
+        return None
+    wanted = _hash(secret)
+    key = _read(places, wanted)
+    if key is None or not hmac.compare_digest(key.hash, wanted) or key.kind != kind.value:
+        return None
+    return None if key.expires_at is not None and now >= key.expires_at else key
+
+
+def spend(places: Places, secret: str, now: float) -> Key | None:
+    """A login key, used up: of two who come with the same one, only one gets in."""
+    key = find(places, secret, Kind.LOGIN, now)
+    if key is None:
+        return None
+    try:
+        places.key(key.hash).unlink()
+    except FileNotFoundError:
+        return None
+    return key
+
+
+def end_sessions(places: Places, by: str) -> int:
+    """All browsers of this person, at once."""
+    mine = [key for key in listed(places) if key.kind == Kind.SESSION and key.by == by]
+    return _remove(places, mine)
+
+
+def revoke_all(places: Places) -> int:
+    """Every link, session and program's key."""
+    return _remove(places, list(listed(places)))
+
+
+def listed(places: Places) -> Iterator[Key]:
+    try:
+        names = sorted(path.stem for path in places.keys.glob("*.json"))
+    except OSError:
+        return
+    for name in names:
+        if (key := _read(places, name)) is not None:
+            yield key
+
+
+def prune(places: Places, now: float) -> None:
+    """What has expired, and the oldest sessions where there are too many."""
+    known = sorted(listed(places), key=lambda key: key.at)
+    old = [key for key in known if key.expires_at is not None and now >= key.expires_at]
+    passing = [key for key in known if key.kind != Kind.PROGRAM and key not in old]
+    _remove(places, old + passing[: max(0, len(passing) - KEYS_MAX)])
+
+
+def _remove(places: Places, gone: list[Key]) -> int:
+    for key in gone:
+        with contextlib.suppress(OSError):
+            places.key(key.hash).unlink(missing_ok=True)
+    return len(gone)
+
+
+def _read(places: Places, hash_: str) -> Key | None:
+    try:
+        body = read_json(places.key(hash_))
+        return Key.from_json(body) if body else None
+    except (StoreError, TypeError):
+        return None
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

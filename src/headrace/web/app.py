@@ -1,0 +1,140 @@
+"""The app: every door of `doors.py` behind the gate. Read this first, then `doors.py`.
+
+Flow of a request: `gate.py` (may it come in?) -> a door's function (`looking`, `runs`, `results`,
+`questions`, `acting`, `pages`) with a `Visit` -> JSON or a response. Handlers that are no
+coroutines run in a thread each, so that a slow disk holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.errors import ConfigError, ControlError, Error
+from headrace.state.keys import Key, Role
+from headrace.web import problems
+from headrace.web.doors import DOORS, OPEN, Door
+from headrace.web.gate import Gate
+from headrace.web.site import Site, Visit
+from headrace.web.watch import Watch
+
+THREADS = 8
+
+
+def build(site: Site) -> Gate:
+    """The whole app. Raises if a door is open that should not be."""
+    _check(DOORS)
+    site = replace(site, watch=Watch(site))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        assert site.watch is not None  # noqa: S101 - made above
+        async with site.watch.looking():
+            yield
+
+    routes = [Route(door.path, _endpoint(door, site), methods=[door.method]) for door in DOORS]
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _not_there, Error: _told, Exception: _unexpected},
+    )
+    return Gate(app, site)
+
+
+def _check(doors: tuple[Door, ...]) -> None:
+    wrong = [d.path for d in doors if (d.access == "open") != (d.path in OPEN)]
+    wrong += [d.path for d in doors if d.access not in ("open", "view", "operate")]
+    wrong += [d.path for d in doors if d.method != "GET" and d.access == "view" and d.is_api
+              and d.path != "/api/sql"]  # fmt: skip
+    if wrong:
+        raise AssertionError(f"doors whose access is not as it should be: {wrong}")
+
+
+def _endpoint(door: Door, site: Site) -> Any:
+    async def endpoint(request: Request) -> Response:
+        who: Key | None = request.scope.get("headrace.who")
+        if door.access != "open":
+            _check_role(door, who)
+        visit = Visit(
+            site,
+            who,
+            dict(request.path_params),
+            dict(request.query_params),
+            await _body(request) if door.method != "GET" else {},
+        )
+        if inspect.iscoroutinefunction(door.run):
+            answer = await door.run(visit)
+        else:
+            answer = await run_in_threadpool(door.run, visit)
+        return answer if isinstance(answer, Response) else as_json(answer)
+
+    return endpoint
+
+
+def _check_role(door: Door, who: Key | None) -> None:
+    if who is None:
+        raise AssertionError(f"{door.path} was reached without a login")
+    if not Role(who.role).may(door.access):
+        raise ControlError(
+            "Your key lets you look, not change anything.",
+            fix="log in with a link of `headrace token --role operate`",
+            slug="not-allowed",
+        )
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    content = await request.body()
+    try:
+        body = json.loads(content or b"{}")
+    except (ValueError, RecursionError) as exc:
+        raise ConfigError("The body is not JSON.", why=str(exc), slug="bad-value") from exc
+    if not isinstance(body, dict):
+        raise ConfigError("The body has to be a JSON object.", slug="bad-value")
+    return body
+
+
+def as_json(body: Any) -> Response:
+    """Numbers that are none in JSON become null, and odd characters stay what they are."""
+    try:
+        text = json.dumps(body, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(body), allow_nan=False, separators=(",", ":"))
+    return Response(text.encode("ascii"), media_type="application/json")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    is_odd = isinstance(value, float) and (value != value or value in (float("inf"), -float("inf")))
+    return None if is_odd else value
+
+
+async def _told(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, Error)  # noqa: S101 - as it is registered
+    return problems.told(exc)
+
+
+async def _not_there(request: Request, exc: Exception) -> Response:
+    if getattr(exc, "status_code", 404) == 405:
+        error: Error = ConfigError("That is not how this address is asked.", slug="wrong-method")
+        return problems.told(error)
+    return problems.told(problems.no_such_page())
+
+
+async def _unexpected(request: Request, exc: Exception) -> Response:
+    return problems.unexpected(exc)

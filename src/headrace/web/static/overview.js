@@ -1,0 +1,100 @@
+// The first screen: is it healthy, is it keeping up, what failed last and why, what do results say.
+import { ago, api, h, level, live, main, ms, notice, number, path, show, span, state } from "./core.js";
+import { bars, rates } from "./sparks.js";
+
+live(async () => {
+  const seen = await api("/api/overview");
+  document.title = title(seen);
+  const parts = [];
+  if (seen.notice) parts.push(h("div", { class: "card busy", role: "alert" }, seen.notice));
+  if (seen.error) parts.push(h("div", { class: "card bad" }, seen.error.what));
+  parts.push(verdict(seen));
+  if (seen.live.length) parts.push(h("h2", {}, "Live results"), h("div", { class: "tiles" }, seen.live.map(result)));
+  parts.push(h("h2", {}, "Pipelines"));
+  parts.push(seen.pipelines.length ? seen.pipelines.map((one) => card(one, seen.at)) : begin(seen));
+  if (seen.alerts.length) parts.push(h("h2", {}, "Open alerts"), h("div", { class: "card" }, seen.alerts.slice(0, 8).map((one) => alert(one, seen.at))));
+  if (seen.hints.length) parts.push(h("p", { class: "muted small" }, seen.hints.join(" · ")));
+  show(main, h("h1", { class: "muted small" }, `${seen.project}, profile ${seen.profile}`), ...parts);
+});
+
+function title(seen) {
+  const bad = seen.pipelines.filter((one) => one.severity >= 3).length;
+  return `${bad ? `(${bad}) ` : ""}${seen.project} · Headrace`;
+}
+
+/** One sentence that answers the first question. */
+function verdict(seen) {
+  const running = seen.pipelines.filter((one) => one.severity >= 0);
+  const worst = running[0];
+  const bad = running.filter((one) => one.severity >= 3);
+  const behind = running.filter((one) => one.severity === 2);
+  let words;
+  if (!running.length) words = seen.pipelines.length ? "Nothing runs." : "Nothing is deployed.";
+  else if (bad.length) words = `${bad.length} of ${running.length} need${bad.length === 1 ? "s" : ""} a look: ${bad.map((one) => one.name).join(", ")}.`;
+  else if (behind.length) words = `Healthy, but ${behind.map((one) => one.name).join(", ")} ${behind.length === 1 ? "is" : "are"} not keeping up.`;
+  else if (worst.severity === 1) words = `${running.filter((one) => one.severity === 1).map((one) => one.name).join(", ")}: starting or stopping.`;
+  else words = `Healthy: ${running.length === 1 ? worst.name : `all ${running.length} pipelines`} running and keeping up.`;
+  const failures = seen.pipelines.filter((one) => one.failure).sort((a, b) => b.failure.at - a.failure.at);
+  const last = failures[0];
+  return h("div", { class: `card ${worst ? level(worst.severity) : "off"}`, id: "verdict" },
+    h("h2", { class: "flush", id: "health" }, words),
+    h("p", { id: "last-failure", class: "tight" }, last
+      ? ["Last failure: ", h("a", { href: path("runs", last.failure.run) }, last.name), " ", ago(last.failure.at, seen.at), ": ", last.failure.what,
+        last.failure.fix ? h("span", { class: "muted" }, ` What to do: ${last.failure.fix}`) : ""]
+      : "Nothing has failed in the last seven days."));
+}
+
+function result(one) {
+  const href = path("live", `${one.pipeline}.${one.name}`);
+  const points = one.points || [];
+  const last = points.at(-1);
+  const before = points.at(-2);
+  const values = points.map((p) => Number(p[1]) || 0);
+  const isTime = last && typeof last[0] === "string" && /^\d{4}-\d\d-\d\dT/.test(last[0]);
+  const at = (x) => (isTime ? new Date(x).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : String(x));
+  return h("a", { class: "tile plain", href, "data-live": one.name },
+    h("span", { class: "muted" }, one.name, one.y.length ? "" : " (table)"),
+    last ? h("b", {}, number(Number(last[1]))) : h("b", { class: "muted" }, "–"),
+    last ? h("span", { class: "small muted" }, `${one.y[0]} at ${at(last[0])}${before ? `; ${number(Number(before[1]))} at ${at(before[0])}` : ""}`)
+      : h("span", { class: "small muted" }, one.problem || (one.y.length ? "no rows yet" : "see its rows")),
+    values.length > 1 ? bars(values, `the last ${values.length} values of ${one.name}`) : null);
+}
+
+function card(one, now) {
+  const fresh = one.queries.filter((q) => q.fresh_p50_ms !== null);
+  const slowest = fresh.sort((a, b) => b.fresh_p99_ms - a.fresh_p99_ms)[0];
+  const lastAt = Math.max(0, ...one.queries.map((q) => q.last_progress_at || 0)) || null;
+  const isUp = one.pid !== null;
+  return h("article", { class: "card pipeline-card", "data-pipeline": one.name },
+    h("div", {},
+      h("h2", {}, h("a", { href: path("pipelines", one.name) }, one.name), state(one.state, one.severity),
+        one.alerts ? h("a", { class: "state bad", href: "/alerts" }, `${one.alerts} alert${one.alerts === 1 ? "" : "s"}`) : null,
+        one.edited ? h("span", { class: "state off", title: "The working tree differs from what is deployed" }, "edited since deploy") : null),
+      h("p", { class: "tight" }, h("span", { class: "why" }, one.why), one.pace ? [" · ", h("b", { class: "pace" }, one.pace)] : ""),
+      h("p", { class: "facts small" },
+        fact("in", `${number(sum(one.queries, "input_rate"))} rows/s`),
+        fact("could", `${number(sum(one.queries, "processing_rate"))} rows/s`),
+        one.queries.some((q) => q.lag_rows) ? fact("lag", `${number(sum(one.queries, "lag_rows"))} rows`) : null,
+        slowest ? fact("fresh", h("span", { title: `${slowest.name}: half of its rows within ${ms(slowest.fresh_p50_ms)}, 99 % within ${ms(slowest.fresh_p99_ms)}` },
+          `${ms(slowest.fresh_p50_ms)} (p99 ${ms(slowest.fresh_p99_ms)})${slowest.fresh_within_s ? `, promised ${span(slowest.fresh_within_s)}` : ""}`)) : null,
+        fact("last batch", ago(lastAt, now)),
+        isUp ? fact("up", span(Math.max(0, now - one.since))) : null,
+        fact("restarts today", one.restarts_today),
+        one.version ? fact("version", [h("code", {}, one.version.slice(0, 8)), one.deployed_by ? ` by ${one.deployed_by}` : "", " ", one.deployed_at ? ago(one.deployed_at, now) : ""]) : null),
+      one.failure ? h("p", { class: "small tight" }, h("span", { class: "muted" }, "last failure "), ago(one.failure.at, now), ": ", h("a", { href: path("runs", one.failure.run) }, one.failure.what)) : null),
+    rates(one.rates, `rows per second over the last half hour: ${one.rates.map((p) => Math.round(p[1])).join(", ")}`));
+}
+
+const fact = (name, value) => h("span", {}, h("span", { class: "muted" }, `${name} `), h("b", {}, value));
+const sum = (queries, name) => queries.reduce((total, q) => total + (q[name] || 0), 0);
+
+function alert(one, now) {
+  return h("p", { class: "tight" }, h("span", { class: `state ${one.severity === "critical" || one.severity === "error" ? "bad" : "busy"}` }, one.severity), " ",
+    one.title, h("span", { class: "muted small" }, ` ${[one.pipeline, one.query].filter(Boolean).join("/")}, opened `), ago(one.opened_at, now));
+}
+
+function begin(seen) {
+  notice("");
+  return h("div", { class: "card" }, h("p", {}, "Nothing is deployed yet."),
+    h("pre", {}, (seen.hints.length ? seen.hints : ["headrace up   deploys all pipelines of this project and keeps them running"]).join("\n")));
+}

@@ -1,0 +1,135 @@
+// Questions in SQL over committed data: an editor that knows the names, rows or a chart, a history.
+import { api, cell, h, main, number, problem, show, table } from "./core.js";
+import { chart } from "./charts.js";
+
+const KEPT = 50;
+const address = new URL(location.href);
+const editor = h("textarea", { class: "sql", id: "sql", spellcheck: "false", "data-search": "", "aria-label": "question in SQL", placeholder: "SELECT …" });
+const ask = h("button", { type: "button", id: "ask", onclick: run }, "Ask");
+const kinds = h("select", { id: "kind", "aria-label": "shown as", onchange: () => draw() }, ["table", "line", "bar", "area"].map((k) => h("option", { value: k }, k)));
+const answer = h("div", { id: "answer", "aria-live": "polite" });
+const names = h("div", {});
+const past = h("div", {});
+const suggest = h("div", { class: "row small", id: "suggestions" });
+let known = [];
+let last = null;
+
+main.replaceChildren(h("h1", {}, "SQL"), h("p", { class: "muted" }, "Spark's SQL over what is committed, never half a batch. Reads only; quick questions only."),
+  editor, suggest, h("div", { class: "row" }, ask, h("span", { class: "muted small" }, h("kbd", {}, "Ctrl"), " + ", h("kbd", {}, "Enter")), kinds), answer,
+  h("div", { class: "grid" }, h("div", { class: "card" }, h("h2", {}, "What can be asked"), names), h("div", { class: "card" }, h("h2", {}, "Asked before"), past)));
+
+editor.value = address.searchParams.get("q") || "";
+editor.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); }
+  if (event.key === "Tab" && suggest.firstElementChild && word()) { event.preventDefault(); take(suggest.firstElementChild.textContent); }
+});
+editor.addEventListener("input", offer);
+tell();
+remember();
+load();
+
+async function load() {
+  try {
+    const seen = await api("/api/sql");
+    known = seen.tables;
+    show(names, known.length ? known.map(described) : h("p", { class: "muted" }, "Nothing is deployed yet. Files are read by their path: ", h("code", {}, "SELECT * FROM parquet.`data/metrics`")));
+    if (!editor.value && known.length) editor.value = `SELECT * FROM ${known[0].name} LIMIT 20`;
+    if (address.searchParams.get("q")) run();
+  } catch (error) { show(names, problem(error)); }
+}
+
+function described(one) {
+  return h("details", { id: `table-${one.name}` }, h("summary", {}, one.name, h("span", { class: "muted small" }, ` ${one.kind}${one.written_by ? `, by ${one.written_by}` : ""}`)),
+    h("button", { type: "button", class: "quiet small", onclick: () => { editor.value = `SELECT * FROM ${one.name} LIMIT 20`; run(); } }, "look at it"),
+    one.schema ? table([{ name: "column", get: (c) => c[0] }, { name: "type", get: (c) => c[1] }], columns(one.schema)) : h("p", { class: "muted small" }, "Its columns are not known yet."));
+}
+
+/** Of a DDL: name and type; commas inside < > and ( ) belong to the type. */
+function columns(ddl) {
+  const found = [];
+  let depth = 0;
+  let part = "";
+  for (const c of `${ddl},`) {
+    if ("<(".includes(c)) depth += 1;
+    if (">)".includes(c)) depth -= 1;
+    if (c === "," && depth === 0) {
+      const match = part.trim().match(/^(`[^`]*`|\S+)\s+(.*)$/s);
+      if (match) found.push([match[1].replaceAll("`", ""), match[2]]);
+      part = "";
+    } else part += c;
+  }
+  return found;
+}
+
+function word() {
+  return (editor.value.slice(0, editor.selectionStart).match(/[\w.`]+$/) || [""])[0].toLowerCase();
+}
+
+function offer() {
+  const typed = word();
+  const all = known.flatMap((t) => [t.name, ...(t.schema ? columns(t.schema).map((c) => c[0]) : [])]);
+  const fits = typed.length < 2 ? [] : [...new Set(all)].filter((one) => one.toLowerCase().startsWith(typed) && one.toLowerCase() !== typed).slice(0, 8);
+  show(suggest, ...fits.map((one) => h("button", { type: "button", class: "quiet small", onclick: () => take(one) }, one)));
+}
+
+function take(text) {
+  const end = editor.selectionStart;
+  const begin = end - word().length;
+  editor.setRangeText(text, begin, end, "end");
+  editor.focus();
+  offer();
+}
+
+async function run() {
+  const sql = editor.value.trim();
+  if (!sql) return;
+  ask.disabled = true;
+  show(answer, h("p", { class: "muted" }, "asking…"));
+  try {
+    last = await api("/api/sql", { method: "POST", body: { sql, rows: 1000 } });
+    remember(sql);
+    address.searchParams.set("q", sql);
+    history.replaceState(null, "", address);
+    await draw();
+  } catch (error) {
+    last = null;
+    show(answer, problem(error));
+  }
+  ask.disabled = false;
+}
+
+async function draw() {
+  if (!last) return;
+  const numeric = (c) => /INT|DOUBLE|FLOAT|DECIMAL|LONG/i.test(c.type);
+  const asOf = last.tables.map((t) => `${t.name} as of ${t.as_of ? new Date(t.as_of).toLocaleTimeString() : "never"}${t.batch !== null ? ` (batch ${t.batch})` : ""}`).join("; ");
+  const foot = h("p", { class: "muted small", id: "as-of" }, `${last.is_cut ? "the first " : ""}${number(last.rows.length)} rows in ${number(last.took_ms)} ms${asOf ? `; ${asOf}` : ""}`);
+  if (kinds.value === "table") {
+    show(answer, table(last.columns.map((c, n) => ({ name: c.name, number: numeric(c), get: (row) => cell(row[n]) })), last.rows, "No rows."), foot);
+    return;
+  }
+  const place = h("div", { class: "chart tall", role: "img", "aria-label": "chart of the answer" });
+  const note = h("p", { class: "muted" });
+  answer.replaceChildren(place, note, foot);
+  const objects = last.rows.map((row) => Object.fromEntries(last.columns.map((c, n) => [`${c.name}`, row[n]])));
+  const all = last.columns.map((c) => c.name);
+  const ys = last.columns.filter((c, n) => n > 0 && numeric(c)).map((c) => c.name);
+  note.textContent = await chart(place, kinds.value, objects, all[0], ys.length ? ys : all.slice(0, 1));
+  place.hidden = Boolean(note.textContent);
+}
+
+
+function remember(sql) {
+  const all = JSON.parse(localStorage.getItem("asked") || "[]");
+  if (sql) {
+    all.unshift({ sql, at: Date.now() });
+    const seen = new Set();
+    localStorage.setItem("asked", JSON.stringify(all.filter((one) => !seen.has(one.sql) && seen.add(one.sql)).slice(0, KEPT)));
+  }
+  tell();
+}
+
+function tell() {
+  const all = JSON.parse(localStorage.getItem("asked") || "[]");
+  show(past, all.length ? all.slice(0, 20).map((one) => h("p", { class: "tight" }, h("button", { type: "button", class: "quiet small mono", onclick: () => { editor.value = one.sql; run(); } }, one.sql.length > 120 ? `${one.sql.slice(0, 119)}…` : one.sql))) : h("p", { class: "muted" }, "Nothing yet; questions stay in this browser."));
+}
+document.addEventListener("theme", draw);

@@ -1,0 +1,123 @@
+"""What is always looked at: the overview, kept ready, and a word to every open page on a change.
+
+One task looks twice a second whether anything was written; only then is the overview made anew.
+So what a page costs does not depend on how many people look at it. Invariant: looking never fails;
+a store that is gone or locked shows in the overview itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Hashable
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+
+from headrace.errors import Error
+from headrace.state import supervisors
+from headrace.web import board
+from headrace.web.pace import Pace
+from headrace.web.shelf import Shelf
+from headrace.web.workers import Workers
+
+if TYPE_CHECKING:
+    from headrace.web.site import Site
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+ANYWAY_S = 5.0  # words such as "41 s behind" age without any change
+
+
+class Watch:
+    """Owns the newest overview, and the workers that read data."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.workers = Workers(site.settings)
+        self.shelf = Shelf()
+        self.questions = Pace(60, 60.0, site.clock)
+        self.actions = Pace(30, 60.0, site.clock)
+        self._board = board.Board(site, self.workers)
+        self.number = 0  # rises with every change
+        self._content: bytes = b""
+        self._changed = asyncio.Condition()
+        self.is_ending = False
+
+    @contextlib.asynccontextmanager
+    async def looking(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._look())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await run_in_threadpool(self.workers.close)
+
+    async def content(self) -> bytes:
+        """The overview as JSON."""
+        if not self._content:
+            async with self._changed:
+                await self._changed.wait_for(lambda: bool(self._content))
+        return self._content
+
+    async def after(self, number: int, timeout_s: float) -> int:
+        """The number of the next change after this one, or the same if there was none in time."""
+        async with self._changed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait_for(lambda: self.number > number or self.is_ending)
+        return self.number
+
+    async def end(self) -> None:
+        """Lets the open streams go, so that the process can."""
+        async with self._changed:
+            self.is_ending = True
+            self._changed.notify_all()
+
+    async def _look(self) -> None:
+        seen: Hashable = None
+        made_at = 0.0
+        while True:
+            try:
+                now = self._site.clock()
+                signs = await run_in_threadpool(self._signs)
+                if signs != seen or now >= made_at + ANYWAY_S:
+                    content = await run_in_threadpool(self._made)
+                    seen, made_at = signs, now
+                    async with self._changed:
+                        self._content, self.number = content, self.number + 1
+                        self._changed.notify_all()
+            except Exception:
+                logger.exception("looking at the project failed; tried again")
+                await asyncio.sleep(5 * LOOK_S)
+            await asyncio.sleep(LOOK_S)
+
+    def _signs(self) -> Hashable:
+        """What changes when anything does. Cheap: a few stats."""
+        places = self._site.places
+        files = (places.history, places.alerts)
+        logs = [path.with_name(path.name + "-wal") for path in files]
+        folders = (places.desired_folder, places.runs, places.requests)
+        running = supervisors.running(places)
+        stamps = [_stamp(path) for path in (*files, *logs, *folders)]
+        return (running.pid if running else None, *stamps)
+
+    def _made(self) -> bytes:
+        try:
+            body: dict[str, Any] = self._board.overview()
+        except Error as exc:
+            body = {"error": exc.as_dict(), "at": self._site.clock(), "pipelines": []}
+        return json.dumps(body, separators=(",", ":"), default=str).encode()
+
+
+def _stamp(path: Any) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

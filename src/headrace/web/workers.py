@@ -1,0 +1,149 @@
+"""Children that answer questions over data: see `explore/worker.py`, which is what they run.
+
+Invariants: at most WORKERS questions at once; one that takes too long is killed with its child, and
+a new one is started; nothing of a question is on a command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.config import Settings
+from headrace.errors import Error, SqlError, revived
+
+WORKERS = 2
+WAIT_S = 10.0  # for one of them to be free
+START_S = 30.0  # a child reads its libraries first, on a busy machine for some seconds
+GRACE_S = 1.0  # to end a question by itself, and say so
+
+
+class Workers:
+    """Owns the children; started when first needed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._command = (
+            sys.executable,
+            "-m",
+            "headrace.explore.worker",
+            str(settings.project),
+            settings.profile,
+        )
+        self._free: queue.Queue[_Child | None] = queue.Queue()
+        for _ in range(WORKERS):
+            self._free.put(None)  # a place, without a child in it yet
+        self._is_closed = threading.Event()
+
+    def ask(self, what: str, timeout_s: float, **asked: Any) -> dict[str, Any]:
+        """The answer; raises the error that the child told."""
+        line = json.dumps({"what": what, "timeout_s": timeout_s, **asked})
+        with self._one() as child:
+            told = child.answer(line, timeout_s + GRACE_S)
+        if told is None:
+            raise too_slow(timeout_s)
+        if "error" in told:
+            raise revived(told["error"], SqlError)
+        body = told.get("ok")
+        return body if isinstance(body, dict) else {}
+
+    def close(self) -> None:
+        self._is_closed.set()
+        for _ in range(WORKERS):
+            with contextlib.suppress(queue.Empty):
+                child = self._free.get(timeout=1.0)
+                if child is not None:
+                    child.end()
+
+    @contextlib.contextmanager
+    def _one(self) -> Iterator[_Child]:
+        try:
+            child = self._free.get(timeout=WAIT_S)
+        except queue.Empty:
+            raise Error(
+                f"{WORKERS} questions are being answered already.",
+                why="More at once would take the machine from the pipelines.",
+                fix="ask again in a moment",
+                slug="too-many",
+            ) from None
+        try:
+            if child is None or not child.is_alive:
+                child = _Child(self._command)
+            yield child
+        finally:
+            if child is not None and not child.is_alive:
+                child.end()
+                child = None
+            self._free.put(child)
+            if self._is_closed.is_set() and child is not None:
+                child.end()
+
+
+class _Child:
+    """One process: a line in, a line out."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._has_started = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def answer(self, line: str, timeout_s: float) -> Mapping[str, Any] | None:
+        """None: it took too long, or died of it; then it is ended."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None  # noqa: S101 - asked for above
+        assert stdout is not None  # noqa: S101
+        deadline = time.monotonic() + timeout_s + (0.0 if self._has_started else START_S)
+        content = b""
+        try:
+            stdin.write(line.encode() + b"\n")
+            stdin.flush()
+            while not content.endswith(b"\n"):
+                left = deadline - time.monotonic()
+                if left <= 0 or not select.select([stdout], [], [], left)[0]:
+                    self.end()
+                    return None
+                piece = stdout.read1(1 << 16)  # type: ignore[attr-defined]
+                if not piece:
+                    self.end()
+                    return None
+                content += piece
+        except OSError:
+            self.end()
+            return None
+        self._has_started = True
+        told = json.loads(content)
+        return told if isinstance(told, dict) else None
+
+    def end(self) -> None:
+        with contextlib.suppress(OSError):
+            self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+
+
+def too_slow(timeout_s: float) -> SqlError:
+    return SqlError(
+        f"There was no answer within {timeout_s:g} s, so the question was ended.",
+        why="The page answers quick questions only, to leave the machine to the pipelines.",
+        fix="ask for less (a WHERE on a partition column), or use headrace sql --timeout",
+        slug="sql-timeout",
+    )

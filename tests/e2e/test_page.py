@@ -1,0 +1,333 @@
+"""The page in a real Chromium over a real running demo: what it shows, and what it does.
+
+One demo for all of it, in the order of a visit: look, ask, act, and see a driver die.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+import browsing
+from e2e import rig
+from headrace.jsonfile import read_json
+from headrace.model.places import Places
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+
+PIPELINE = "metrics"
+STATE = f"[data-pipeline={PIPELINE}] .state"
+PAGES = (
+    "/", "/pipelines/metrics", "/live", "/live/metrics.logins", "/sql", "/alerts?all=1",
+    "/quarantine", "/checkpoints", "/audit",
+)  # fmt: skip
+
+
+@dataclass
+class Running:
+    project: rig.Project
+    url: str
+    link: str
+
+    @property
+    def places(self) -> Places:
+        return Places(self.project.state)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("page") / "demo"
+    binary = Path(sys.executable).with_name("headrace")
+    env = {**os.environ, "HEADRACE_WEB": "on"}
+    errors = folder.parent / "demo.err"
+    with errors.open("w") as file:
+        run = subprocess.Popen(
+            [binary, "demo", "--dir", str(folder)], env=env, stdout=file, stderr=file
+        )
+    project = rig.Project(folder)
+    try:
+        link = rig.eventually("the link is printed", lambda: _link(errors), 60)
+        rig.eventually("every query has committed", lambda: _has_committed(project), 150)
+        yield Running(project, link.partition("/?")[0], link)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(120) == 0, errors.read_text()[-3000:]
+    finally:
+        run.kill()
+        run.wait()
+        for left in project.marked():
+            left.kill()
+
+
+def _link(errors: Path) -> str | None:
+    found = re.search(r"page: (http\S+)", errors.read_text())
+    return found[1] if found else None
+
+
+def _has_committed(project: rig.Project) -> bool:
+    queries = project.status(PIPELINE).get("queries", [])
+    return len(queries) >= 6 and all(query["batches"] for query in queries)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing.chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def visit(demo: Running, browser: Browser) -> Iterator[browsing.Watched]:
+    """Logged in by the link that the demo printed."""
+    seen = browsing.watched(browser)
+    seen.page.goto(demo.link)
+    yield seen
+    seen.page.context.close()
+
+
+def loaded(page: Page, url: str) -> None:
+    page.goto(url)
+    page.wait_for_function("() => !document.querySelector('main').innerText.includes('Loading…')")
+    page.wait_for_selector(".connection.on")
+
+
+def test_the_first_screen_answers_without_a_click(demo: Running, visit: browsing.Watched) -> None:
+    page = visit.page
+    page.wait_for_selector("[data-live=logins] b")
+
+    assert "token" not in page.url
+    assert re.match(r"Healthy", page.inner_text("#health")), page.inner_text("#health")
+    assert "keeping up" in page.inner_text(f"[data-pipeline={PIPELINE}] .pace")
+    assert "failed" in page.inner_text("#last-failure").lower() or "Last" in page.inner_text(
+        "#last-failure"
+    )
+    logins = page.inner_text("[data-live=logins] b")
+    assert int(logins.replace(",", "")) > 0
+    top = page.locator("[data-live=logins]").bounding_box()
+    assert top is not None
+    assert top["y"] + top["height"] < browsing.WIDE[1], "without scrolling"
+    visit.check()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_whole_wide_narrow_light_and_dark(
+    demo: Running, visit: browsing.Watched, path: str
+) -> None:
+    page = visit.page
+    for size in (browsing.WIDE, browsing.NARROW):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            loaded(page, demo.url + path)
+            assert browsing.overflow(page) <= 0, (path, size)
+            if path.startswith("/pipelines"):
+                page.wait_for_selector("#chart-rates .main-svg")
+            if path.startswith("/live/"):
+                page.wait_for_selector("#chart .main-svg")
+            if size == browsing.WIDE:
+                assert_accessible(page)
+    page.set_viewport_size({"width": browsing.WIDE[0], "height": browsing.WIDE[1]})
+    visit.check()
+
+
+def assert_accessible(page: Page) -> None:
+    found = Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    told = [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious]
+    assert told == []
+
+
+def test_values_change_by_themselves_within_two_seconds(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    """From the event's own time in the driver's file to the text in the browser."""
+    page = visit.page
+    loaded(page, f"{demo.url}/pipelines/metrics")
+    cell = "tr:has(b:text-is('heartbeats')) td:nth-child(8)"
+    shown = page.inner_text(cell)
+    waited = []
+    for _ in range(3):
+        page.wait_for_function(
+            "([cell, was]) => "
+            "[...document.querySelectorAll('tr')].some(r => r.innerText.startsWith('heartbeats') "
+            "&& r.cells[7].innerText !== was)",
+            arg=[cell, shown],
+            timeout=20_000,
+        )
+        now = time.time()
+        shown = page.inner_text(cell)
+        query = next(
+            q for q in demo.project.status(PIPELINE)["queries"] if q["name"] == "heartbeats"
+        )
+        waited.append(now - query["last_progress_at"])
+
+    assert min(waited) < 2.0, waited
+
+
+def test_a_question_is_answered_with_its_time_and_as_a_chart(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page = visit.page
+    loaded_sql(page, demo)
+    page.fill("#sql", "SELECT level, count(*) AS n FROM metrics GROUP BY level ORDER BY n DESC")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#as-of")
+
+    assert "metrics as of" in page.inner_text("#as-of")
+    assert "INFO" in page.inner_text("#answer")
+    page.select_option("#kind", "bar")
+    page.wait_for_selector("#answer .main-svg")
+    assert "q=SELECT" in page.url
+    page.fill("#sql", "SELECT * FROM metrix")
+    page.click("#ask")
+    page.wait_for_selector("#answer .card.bad")
+    assert "Did you mean 'metrics'?" in page.inner_text("#answer")
+    page.fill("#sql", "SELECT * FROM hear")
+    page.locator("#sql").press("End")
+    page.keyboard.type("t")
+    page.wait_for_selector("#suggestions button")
+    visit.complaints.clear()  # the browser tells of the 400 that was asked for
+
+
+def loaded_sql(page: Page, demo: Running) -> None:
+    page.goto(f"{demo.url}/sql")
+    page.wait_for_selector("details")
+
+
+def test_the_history_zooms_together_and_has_a_shared_address(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page = visit.page
+    loaded(page, f"{demo.url}/pipelines/metrics?range=1h&query=history")
+    page.wait_for_selector("#chart-phases .main-svg")
+
+    assert page.input_value("#query") == "history"
+    assert page.get_attribute("#range-1h", "aria-pressed") == "true"
+    page.click("#range-15m")
+    page.wait_for_function("() => document.querySelector('#range-15m').ariaPressed === 'true'")
+    assert "range=15m" in page.url
+    page.wait_for_selector("#chart-rates .main-svg")
+    zoomed = page.evaluate(
+        """async () => {
+          const one = document.getElementById('chart-rates');
+          const two = document.getElementById('chart-phases');
+          const [from, to] = one.layout.xaxis.range.map((v) => new Date(v).getTime());
+          const middle = [new Date(from + (to - from) / 4), new Date(to - (to - from) / 4)];
+          await window.Plotly.relayout(one, {'xaxis.range': middle});
+          await new Promise((done) => setTimeout(done, 500));
+          return [one, two].map((c) => c.layout.xaxis.range.map((v) => new Date(v).getTime()));
+        }"""
+    )
+    assert zoomed[0] == zoomed[1]
+    page.go_back()
+    visit.check()
+
+
+def test_keys_go_to_pages_and_back_works(demo: Running, visit: browsing.Watched) -> None:
+    page = visit.page
+    loaded(page, demo.url)
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.wait_for_url("**/alerts")
+    page.go_back()
+    page.wait_for_selector("#health")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("Escape")
+    visit.check()
+
+
+def test_a_restart_is_asked_for_confirmed_done_and_written_down(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page = visit.page
+    loaded(page, f"{demo.url}/pipelines/metrics")
+    before = demo.project.status(PIPELINE)["run"]
+
+    page.click("#do-restart")
+    page.click("#dialog-yes")
+
+    rig.eventually("another run", lambda: demo.project.status(PIPELINE)["run"] != before, 90)
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('h1 + .state')].some(s => s.innerText === 'running')",
+        timeout=120_000,
+    )
+    loaded(page, f"{demo.url}/audit")
+    assert re.search(r"\(page\)\s+restart\s+metrics", page.inner_text("main"))
+    visit.check()
+
+
+def test_a_driver_killed_while_one_looks(demo: Running, visit: browsing.Watched) -> None:
+    page = visit.page
+    loaded(page, demo.url)
+    pid = demo.project.status(PIPELINE)["jvm_pid"]
+
+    os.kill(pid, signal.SIGKILL)
+
+    page.wait_for_function(
+        f"() => document.querySelector('{STATE}').innerText !== 'running'",
+        timeout=30_000,
+    )
+    page.wait_for_function(
+        "() => document.querySelector('#last-failure').innerText.startsWith('Last failure')",
+        timeout=30_000,
+    )
+    page.wait_for_function(
+        f"() => document.querySelector('{STATE}').innerText === 'running'",
+        timeout=120_000,
+    )
+    href = page.get_attribute("#last-failure a", "href")
+    loaded(page, f"{demo.url}{href}")
+    page.wait_for_selector("#what")
+    assert page.inner_text("#what")
+    page.fill("#search", "WARN")
+    page.wait_for_function("() => document.querySelector('#found').innerText.includes('lines')")
+    with page.expect_download() as taken:
+        page.click("text=Download all about it")
+    assert taken.value.suggested_filename.endswith(".zip")
+    visit.check()
+
+
+def test_a_page_whose_process_died_says_so_and_heals(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page = visit.page
+    loaded(page, demo.url)
+    told = read_json(demo.places.web)
+    assert told is not None
+
+    psutil.Process(int(told["pid"])).kill()
+
+    page.wait_for_selector(".connection.lost", timeout=20_000)
+    page.wait_for_selector(".connection.on", timeout=60_000)
+    page.wait_for_function("() => document.querySelector('#notice').hidden")
+    assert demo.project.status(PIPELINE)["state"] == "running", "no pipeline noticed"
+    visit.complaints.clear()  # the browser tells of what could not be reached
+
+
+def test_every_listener_is_of_this_machine_only(demo: Running) -> None:
+    """Web, Spark, block managers: the whole tree of processes."""
+    mine = [*psutil.Process().children(recursive=True), *demo.project.marked()]
+    listening = [
+        (one.pid, found.laddr.ip)
+        for one in mine
+        if one.is_running()
+        for found in one.net_connections("tcp")
+        if found.status == psutil.CONN_LISTEN
+    ]
+
+    assert listening
+    outside = [one for one in listening if one[1] not in ("127.0.0.1", "::1", "::ffff:127.0.0.1")]
+    assert outside == []

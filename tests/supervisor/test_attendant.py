@@ -1,0 +1,99 @@
+"""The page's process is kept: started, started again more and more slowly, ended with us."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import config
+from headrace.model.places import Places
+from headrace.supervisor.attendant import Attendant
+
+
+class Child:
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self.is_ended = False
+
+    def end(self) -> int:
+        self.is_ended = True
+        return 0
+
+
+class Story:
+    """Ticks at given seconds; children that end when told."""
+
+    def __init__(self, folder: Path, **web: Any) -> None:
+        settings = config.load(folder)
+        settings = replace(settings, web=replace(settings.web, **{"enabled": True, **web}))
+        self.places = Places(settings.state)
+        self.children: list[Child] = []
+        self.attendant = Attendant(settings, self.places, self.start)  # type: ignore[arg-type]
+
+    def start(self, command: list[str], cwd: Path, log: Path) -> Child:
+        self.command = command
+        self.children.append(Child())
+        return self.children[-1]
+
+    def starts_between(self, since: int, until: int) -> list[int]:
+        found = []
+        for second in range(since, until):
+            before = len(self.children)
+            self.attendant.tick(float(second))
+            if len(self.children) > before:
+                found.append(second)
+        return found
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    return Story(tmp_path)
+
+
+def test_it_is_started_once_and_left_alone(story: Story, tmp_path: Path) -> None:
+    assert story.starts_between(100, 200) == [100]
+    assert "headrace.web.main" in story.command
+    assert str(tmp_path) in story.command
+
+
+def test_one_that_ends_at_once_is_tried_more_and_more_slowly(story: Story) -> None:
+    starts = []
+    for second in range(300):
+        starts += story.starts_between(second, second + 1)
+        story.children[-1].code = 1
+
+    gaps = [b - a for a, b in pairwise(starts)]
+    assert gaps[0] <= 4
+    assert gaps == sorted(gaps)
+    assert max(gaps) <= 61
+
+
+def test_one_that_lived_well_is_quickly_back(story: Story) -> None:
+    story.starts_between(0, 100)
+    story.children[-1].code = -9
+
+    assert story.starts_between(100, 110) == [101]
+
+
+def test_it_ends_with_the_supervisor(story: Story) -> None:
+    story.starts_between(0, 1)
+
+    story.attendant.end()
+
+    assert story.children[0].is_ended
+
+
+def test_switched_off_there_is_none(tmp_path: Path) -> None:
+    assert Story(tmp_path, enabled=False).starts_between(0, 100) == []
+
+
+def test_the_environment_switches_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_WEB", "off")
+    assert not config.load(tmp_path).web.enabled
+
+    monkeypatch.delenv("HEADRACE_WEB")
+    assert config.load(tmp_path).web.enabled

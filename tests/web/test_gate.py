@@ -1,0 +1,404 @@
+"""Who comes in, and who does not: every door, every way of asking, every header."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from headrace import config
+from headrace.errors import ConfigError
+from headrace.model.web import WebSettings
+from headrace.state import keys
+from headrace.state.keys import Kind, Role
+from headrace.web import app, doors, gate, main
+from headrace.web.doors import DOORS, OPEN, Door
+from headrace.web.site import Site
+from web.conftest import HOST, Visitor, with_history
+
+CLOSED = [door for door in DOORS if door.path not in OPEN]
+
+
+def filled(door: Door) -> str:
+    """An address of this door."""
+    return re.sub(r"\{\w+(:path)?\}", "x", door.path)
+
+
+def test_without_a_key_no_door_opens(visitor: Visitor) -> None:
+    for door in CLOSED:
+        done = visitor.http.request(door.method, filled(door), json={})
+
+        assert done.status_code == 401, door
+        assert set(done.json()) == {"error"}, door
+        assert "headrace token" in done.json()["error"]["fix"], door
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/nothing", "/nothing", "/..%2f..%2fetc/passwd"])
+def test_what_is_not_there_is_told_to_who_is_in_only(visitor: Visitor, path: str) -> None:
+    assert visitor.http.get(path).status_code == 401
+
+    visitor.log_in()
+
+    assert visitor.get(path, 404)["error"]["slug"] == "no-such-page"
+
+
+def test_the_open_doors_are_these_and_they_tell_nothing(visitor: Visitor) -> None:
+    assert frozenset({"/healthz", "/login", "/static/{file:path}"}) == OPEN
+    assert visitor.get("/healthz") == {"ok": True}
+    page = visitor.http.get("/login").text
+    assert "headrace token" in page
+    assert str(visitor.project.folder) not in page
+
+
+def test_a_door_without_a_declared_access_stops_the_start(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wrong in (
+        replace(DOORS[0], access="open"),
+        replace(DOORS[0], access="everybody"),
+        replace(DOORS[0], path="/api/new", method="POST"),
+    ):
+        monkeypatch.setattr(app, "DOORS", (*DOORS, wrong))
+        with pytest.raises(AssertionError, match="access"):
+            app.build(Site(config.load(visitor.project.folder)))
+
+
+def test_every_route_of_the_app_is_a_door(visitor: Visitor) -> None:
+    built = app.build(Site(config.load(visitor.project.folder)))
+
+    assert isinstance(built, gate.Gate)
+    routes = {(r.path, m) for r in built._app.routes for m in r.methods - {"HEAD"}}  # type: ignore[attr-defined]
+    assert routes == {(door.path, door.method) for door in doors.DOORS}
+
+
+@pytest.mark.parametrize("host", ["evil.test", "127.0.0.1.evil.test:8321", "127.0.0.1:9999", ""])
+def test_under_another_name_nothing_is_served(visitor: Visitor, host: str) -> None:
+    """Before the login: DNS rebinding makes a browser bring its cookie along."""
+    for door in DOORS:
+        done = visitor.http.request(door.method, filled(door), headers={"host": host}, json={})
+
+        assert done.status_code == 400, door
+        assert done.json()["error"]["slug"] == "bad-host", door
+
+
+def test_more_names_can_be_allowed(visitor: Visitor) -> None:
+    settings = config.load(visitor.project.folder)
+    web = replace(settings.web, hosts=["metrics.example"])
+    with TestClient(
+        app.build(Site(replace(settings, web=web))), base_url="http://metrics.example:8321"
+    ) as http:
+        assert http.get("/healthz").status_code == 200
+        assert http.get("/healthz", headers={"host": "other.example"}).status_code == 400
+
+
+def test_a_link_works_once_and_leaves_the_address(visitor: Visitor) -> None:
+    secret = visitor.key(Kind.LOGIN)
+
+    done = visitor.http.get(f"/live?a=1&token={secret}", follow_redirects=False)
+
+    assert done.status_code == 303
+    assert done.headers["location"] == "/live?a=1"
+    cookie = done.headers["set-cookie"]
+    assert all(word in cookie for word in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age="))
+    assert secret not in cookie
+    visitor.http.cookies.clear()
+    assert visitor.http.get(f"/?token={secret}").status_code == 401
+
+
+def test_a_link_cannot_lead_to_another_site(visitor: Visitor) -> None:
+    done = visitor.http.get(f"//evil.test/?token={visitor.key(Kind.LOGIN)}", follow_redirects=False)
+
+    assert done.headers.get("location", "/").startswith("/")
+    assert not done.headers.get("location", "/").startswith("//")
+
+
+def test_a_link_is_over_after_an_hour(visitor: Visitor) -> None:
+    secret = visitor.key(Kind.LOGIN, life_s=0.0)
+
+    assert visitor.http.get(f"/?token={secret}").status_code == 401
+
+
+def test_under_tls_the_cookie_is_for_this_host_alone(visitor: Visitor) -> None:
+    settings = config.load(visitor.project.folder)
+    web = replace(settings.web, behind_proxy=True, hosts=["m.example"])
+    site = Site(replace(settings, web=web))
+    with TestClient(app.build(site), base_url="https://m.example") as http:
+        done = http.get(f"/?token={visitor.key(Kind.LOGIN)}", follow_redirects=False)
+
+        assert done.headers["set-cookie"].startswith("__Host-headrace=")
+        assert "Secure" in done.headers["set-cookie"]
+        assert http.get("/api/audit").status_code == 200
+        assert "max-age" in http.get("/healthz").headers["strict-transport-security"]
+
+
+def test_a_pasted_key_is_as_good_as_a_link(visitor: Visitor) -> None:
+    visitor.post("/login", {"token": visitor.key(Kind.LOGIN)})
+
+    assert visitor.get("/api/audit") == {"audit": []}
+
+
+def test_ten_tries_a_minute_are_enough(visitor: Visitor) -> None:
+    codes = [visitor.http.post("/login", json={"token": "x" * 40}).status_code for _ in range(12)]
+
+    assert codes == [401] * 10 + [429] * 2
+    assert visitor.http.get(f"/?token={visitor.key(Kind.LOGIN)}").status_code == 429
+
+
+def test_logging_out_ends_all_sessions_of_that_person(visitor: Visitor) -> None:
+    visitor.log_in()
+    first = dict(visitor.http.cookies)
+    visitor.http.cookies.clear()
+    visitor.log_in()
+
+    visitor.post("/logout", {})
+
+    visitor.http.cookies.clear()
+    visitor.http.cookies.update(first)
+    visitor.get("/api/audit", 401)
+
+
+def test_taking_all_keys_back_ends_everything_at_once(inside: Visitor) -> None:
+    bearer = {"authorization": f"Bearer {inside.key(Kind.PROGRAM, life_s=None)}"}
+    inside.get("/api/audit", headers=bearer)
+
+    inside.project.headrace("token", "--revoke-all")
+
+    inside.get("/api/audit", 401)
+    inside.get("/api/audit", 401, headers=bearer)
+
+
+def test_a_session_ends_by_itself(visitor: Visitor) -> None:
+    secret = visitor.key(Kind.SESSION, life_s=0.0)
+    name = gate.cookie_name(config.load(visitor.project.folder).web)
+
+    visitor.http.cookies.set(name, secret)
+
+    visitor.get("/api/audit", 401)
+
+
+def test_keys_are_of_their_kind(visitor: Visitor) -> None:
+    """A link's key is no program's, a program's no session's."""
+    name = gate.cookie_name(config.load(visitor.project.folder).web)
+    visitor.get("/api/audit", 401, headers={"authorization": f"Bearer {visitor.key(Kind.LOGIN)}"})
+    visitor.http.cookies.set(name, visitor.key(Kind.PROGRAM))
+    visitor.get("/api/audit", 401)
+    assert visitor.http.get(f"/?token={visitor.key(Kind.SESSION)}").status_code == 401
+
+
+def test_secrets_are_long_differ_and_are_written_nowhere(visitor: Visitor) -> None:
+    made = {visitor.key(Kind.PROGRAM) for _ in range(5)}
+
+    assert len(made) == 5
+    assert all(len(secret) >= 43 for secret in made)  # 256 bits
+    written = b"".join(
+        p.read_bytes() for p in visitor.project.places.state.rglob("*") if p.is_file()
+    )
+    assert not any(secret.encode() in written for secret in made)
+    assert all(p.stat().st_mode & 0o077 == 0 for p in visitor.project.places.keys.iterdir())
+
+
+def test_no_key_is_in_the_log(visitor: Visitor, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = visitor.key(Kind.LOGIN)
+    visitor.http.get(f"/?token={secret}", follow_redirects=False)
+    visitor.http.get("/api/audit", headers={"authorization": f"Bearer {secret}"})
+
+    ours = "\n".join(r.getMessage() for r in caplog.records if r.name.startswith("headrace"))
+    assert "GET /" in ours
+    assert secret not in ours
+
+
+# ---- changes: only from our own page, in JSON, by who may
+
+
+CHANGES = [door for door in CLOSED if door.method == "POST"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.test"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+    ids=str,
+)
+def test_another_sites_page_changes_nothing(inside: Visitor, headers: dict[str, str]) -> None:
+    for door in CHANGES:
+        done = inside.http.post(filled(door), json={}, headers=headers)
+
+        assert done.status_code == 403, door
+        assert done.json()["error"]["slug"] == "foreign-origin", door
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x", ""],
+)
+def test_a_form_changes_nothing(inside: Visitor, kind: str) -> None:
+    headers = {"content-type": kind} if kind else {}
+    for door in CHANGES:
+        done = inside.http.post(filled(door), content=b"a=1", headers=headers)
+
+        assert done.status_code == 415, door
+
+
+def test_our_own_page_may(inside: Visitor) -> None:
+    headers = {"origin": f"http://{HOST}", "sec-fetch-site": "same-origin"}
+
+    inside.post("/logout", {}, headers=headers)
+
+
+def test_looking_changes_nothing(inside: Visitor) -> None:
+    with_history(inside.project)
+    inside.project.supervised()
+    before = tree(inside.project.places.state)
+
+    for door in CLOSED:
+        if door.method == "GET" and door.path not in ("/api/stream",):
+            inside.http.get(filled(door))
+            inside.http.get(door.path.replace("{pipeline}", "hello").replace("{run}", "x"))
+
+    assert tree(inside.project.places.state) == before
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    skipped = ("-shm", "-wal")
+    files = [p for p in folder.rglob("*") if p.is_file() and not p.name.endswith(skipped)]
+    return {str(p): p.read_bytes() for p in files}
+
+
+def test_who_may_look_may_not_act(visitor: Visitor) -> None:
+    visitor.log_in(Role.VIEW)
+    with_history(visitor.project)
+
+    for what in ("start", "stop", "restart", "rollback"):
+        told = visitor.post(f"/api/pipelines/hello/{what}", {}, 403)
+        assert told["error"]["slug"] == "not-allowed"
+    assert not list(visitor.project.places.requests.glob("*"))
+
+
+# ---- limits and headers
+
+
+def test_a_large_body_is_not_taken(inside: Visitor) -> None:
+    inside.post("/api/sql", {"sql": "x" * (1024 * 1024)}, 413)
+
+    def drip() -> object:
+        for _ in range(40):
+            yield b"x" * 50_000
+
+    done = inside.http.post(
+        "/api/sql",
+        content=drip(),
+        headers={"content-type": "application/json"},  # type: ignore[arg-type]
+    )
+    assert done.status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/", "/api/overview", "/static/app.css", "/healthz", "/nothing"])
+def test_protecting_headers_are_on_every_answer(visitor: Visitor, path: str) -> None:
+    for done in (
+        visitor.http.get(path),
+        visitor.http.get(path, headers={"host": "evil.test"}),
+    ):
+        policy = done.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self';" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "base-uri 'none'" in policy
+        assert done.headers["x-content-type-options"] == "nosniff"
+        assert done.headers["referrer-policy"] == "no-referrer"
+        assert done.headers["cross-origin-opener-policy"] == "same-origin"
+        assert "access-control-allow-origin" not in done.headers
+        assert "server" not in done.headers
+    if path.startswith("/api"):
+        assert done.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py", "/static/..%2f..%2fapp.py", "/static/%2e%2e/app.py",
+        "/static//etc/passwd", "/static/app.css%00.js", "/static/nothing.js",
+        "/static/%2fetc%2fpasswd",
+    ],
+)  # fmt: skip
+def test_only_files_of_the_page_are_served(inside: Visitor, path: str) -> None:
+    done = inside.http.get(path)
+
+    assert done.status_code in (401, 404)
+    assert b"root:" not in done.content
+    assert b"import" not in done.content
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc", "..%2f..%2fetc%2fpasswd", "%2e%2e", "%2fetc%2fpasswd", "a%00b",
+     "hello-20260101T000001-ab01%2f..%2f..%2fkeys", "-20260101T000001-ab01"],
+)  # fmt: skip
+def test_a_run_is_looked_up_among_runs_only(inside: Visitor, name: str) -> None:
+    for part in ("", "/events", "/log", "/bundle"):
+        assert inside.http.get(f"/api/runs/{name}{part}").status_code == 404
+
+
+def test_a_link_out_of_the_runs_folder_is_not_followed(inside: Visitor, tmp_path: Path) -> None:
+    run = with_history(inside.project)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "driver.log").write_text("a secret of another folder")
+    for part in ("run.json", "exit.json"):
+        source = inside.project.places.run(run) / part
+        if source.exists():
+            (outside / part).write_bytes(source.read_bytes())
+    linked = inside.project.places.runs / "hello-20260101T000009-ab09"
+    linked.symlink_to(outside)
+
+    assert inside.http.get(f"/api/runs/{linked.name}/log").status_code == 404
+
+
+def test_the_page_refuses_a_network_without_tls() -> None:
+    with pytest.raises(ConfigError, match="without TLS") as told:
+        main.check(WebSettings(host="0.0.0.0"))  # noqa: S104 - this is what is refused
+
+    assert told.value.exit_code == 2
+    main.check(WebSettings())
+    main.check(WebSettings(host="0.0.0.0", behind_proxy=True))  # noqa: S104
+    main.check(WebSettings(host="0.0.0.0", certificate="c.pem", key="k.pem"))  # noqa: S104
+
+
+def test_an_error_that_nobody_expected_tells_a_number_only(
+    inside: Visitor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*args: object, **more: object) -> object:
+        raise RuntimeError("/secret/path of line 7")
+
+    monkeypatch.setattr("headrace.web.looking.alerting.found", broken)
+    quiet = TestClient(inside.http.app, base_url=f"http://{HOST}", raise_server_exceptions=False)
+    quiet.cookies.update(dict(inside.http.cookies))
+
+    done = quiet.get("/api/alerts")
+
+    assert done.status_code == 500
+    assert "secret" not in done.text
+    assert "Traceback" not in done.text
+    number = re.search(r"under (\w+)", done.json()["error"]["why"])
+    assert number is not None
+    assert number[1] in caplog.text
+
+
+def test_old_keys_are_swept_away(visitor: Visitor) -> None:
+    for _ in range(3):
+        visitor.key(Kind.LOGIN, life_s=0.0)
+    visitor.key(Kind.PROGRAM, life_s=None)
+
+    keys.prune(visitor.project.places, time.time() + 1)
+
+    assert [key.kind for key in keys.listed(visitor.project.places)] == ["program"]

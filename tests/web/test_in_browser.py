@@ -1,0 +1,199 @@
+"""Hostile content in a real Chromium, from the real web process: shown as text, run as nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from playwright.sync_api import Browser
+
+import browsing
+from cli.stage import Project, failed, started
+from headrace.connectors.snapshots import Snapshots
+from headrace.jsonfile import read_json, write_json
+from headrace.model.pipeline import Definition, Node, Query
+from headrace.model.runs import RunSpec
+from headrace.state import keys
+from headrace.state.keys import Kind, Role
+from headrace.store import alerts, db, events, progress, runs
+
+pytestmark = pytest.mark.e2e
+
+PAYLOADS = [
+    "<script>window.hit=1</script>",
+    "<img src=x onerror=window.hit=1>",
+    '"><svg onload=window.hit=1>',
+    "'-window.hit=1-'",
+    "javascript:window.hit=1",
+    "</textarea><script>window.hit=1</script>",
+    "{{constructor.constructor('window.hit=1')()}}",
+    "<iframe srcdoc='<script>parent.hit=1</script>'>",
+    "<a href=javascript:window.hit=1>x</a>",
+    "</title><script>window.hit=1</script>",
+    "<style>@import'http://127.0.0.1:1/x'</style>",
+    "\u202eevil\u0000\u001b[31m<b>",
+]
+ALL = " ".join(PAYLOADS)
+RUN = "hello-20260101T000001-ab01"
+
+
+def hostile(folder: Path) -> Project:
+    """A project in which everything that data can reach is a payload."""
+    (folder / "pipelines").mkdir(parents=True)
+    (folder / "headrace.toml").write_text('[project]\nname = "<img src=x onerror=window.hit=1>"\n')
+    project = Project(folder)
+    project.deployed(by=ALL[:200])
+    columns = ["user", *PAYLOADS[:6]]
+    path = str(folder / "results/hello/counts/v1")
+    live = {"kind": "live", "key": ["user"], "chart": "bar", "x": "user", "y": [PAYLOADS[1]],
+            "path": path}  # fmt: skip
+    ddl = ", ".join(f"`{c}` string" for c in columns)
+    query = Query("counts", ALL, ("s",), live, "append", {}, None, "exactly-once", ALL, ddl)
+    node = Node(PAYLOADS[1], "source", ALL, (), {"kind": PAYLOADS[0]})
+    warning = {"what": ALL}
+    body = Definition("hello", "dev", "aaaa1111", "hello.py", (node,), (query,), (warning,))
+    write_json(project.places.definition("aaaa1111", "dev", "hello"), body.to_json())
+    rows = {name: [*PAYLOADS, ALL] for name in columns}
+    Snapshots(Path(path), ("user",), 1000, {}).add(3, pa.table(rows), at=1.0, is_whole=True)
+    error = {"slug": PAYLOADS[0], "what": ALL, "why": ALL, "where": ALL, "fix": ALL}
+    ended = failed()
+    ended = type(ended)(**{**ended.to_json(), "error": error, "query": PAYLOADS[1]})
+    project.ran(number=1, exit=ended, log=ALL + "\n", events=started())
+    now = time.time()
+    conn = db.open_history(project.places.history)
+    spec = RunSpec(RUN, "hello", str(folder), str(project.places.state), ALL, "dev", ALL, at=now)
+    runs.record_start(conn, spec)
+    runs.record_end(conn, RUN, ended, now)
+    events.add(conn, now, "hello", RUN, "run_ended", ALL)
+    progress.add(conn, "hello", RUN, PAYLOADS[1], now, {"batchId": 1, "numInputRows": 5,
+                 "durationMs": {"triggerExecution": 5}})  # fmt: skip
+    conn.close()
+    conn = db.open_alerts(project.places.alerts)
+    alerts.open_once(conn, "k", now, "hello", PAYLOADS[0], "row", ALL, PAYLOADS[2], {"a": ALL})
+    conn.close()
+    return project
+
+
+@contextlib.contextmanager
+def served(project: Project) -> Iterator[str]:
+    """The web process itself, with stdin as the supervisor would hold it. -> a link's address."""
+    command = [sys.executable, "-m", "headrace.web.main", str(project.folder)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + 30
+        while (told := read_json(project.places.web)) is None:
+            assert process.poll() is None, "the page's process ended"
+            assert time.monotonic() < deadline, "it does not listen"
+            time.sleep(0.05)
+        yield str(told["url"])
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(15) == 0, "it ends with who holds the other end of its stdin"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing.chromium() as found:
+        yield found
+
+
+def link(project: Project, url: str, role: Role = Role.OPERATE) -> str:
+    secret = keys.make(project.places, Kind.LOGIN, "tester", role, time.time(), 600)
+    return f"{url}/?token={secret}"
+
+
+PAGES = [
+    "/", "/pipelines/hello", f"/runs/{RUN}", "/live", "/live/hello.counts", "/sql",
+    "/quarantine", "/checkpoints", "/alerts?all=1", "/audit",
+]  # fmt: skip
+
+
+def test_hostile_content_is_text_on_every_page(tmp_path: Path, browser: Browser) -> None:
+    project = hostile(tmp_path / "project")
+    with served(project) as url:
+        seen = browsing.watched(browser)
+        page = seen.page
+        page.goto(link(project, url))
+        for path in PAGES:
+            page.goto(url + path)
+            page.wait_for_function("() => !document.body.innerText.includes('Loading…')")
+            if path == "/sql":
+                page.fill("#sql", "SELECT * FROM counts")
+                page.keyboard.press("Control+Enter")
+                page.wait_for_selector("#as-of")
+            page.wait_for_timeout(700)  # an event of an <img> that failed would come by now
+            assert page.evaluate("window.hit") is None, path
+            assert (
+                page.evaluate("document.querySelectorAll('main script, main iframe').length") == 0
+            )
+            if path in ("/pipelines/hello", f"/runs/{RUN}", "/alerts?all=1"):
+                assert PAYLOADS[0] in page.inner_text("main"), path
+        seen.check()
+        page.context.close()
+
+
+def test_what_is_missing_is_explained_on_the_page(tmp_path: Path, browser: Browser) -> None:
+    """No pipeline, no data, no store: each page says so and stays up."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    project = Project(folder)
+    project.places.state.mkdir()
+    with served(project) as url:
+        seen = browsing.watched(browser)
+        page = seen.page
+        page.goto(link(project, url))
+        page.wait_for_selector("#health")
+        assert "Nothing is deployed" in page.inner_text("main")
+        for path in PAGES[3:]:
+            if path.startswith("/live/"):
+                continue
+            page.goto(url + path)
+            page.wait_for_function("() => !document.body.innerText.includes('Loading…')")
+            assert browsing.overflow(page) <= 0
+        page.goto(url + "/live/nothing")
+        page.wait_for_selector(".card.bad")
+        assert "no live table" in page.inner_text("main")
+        page.context.close()
+
+
+def test_without_a_login_a_person_is_told_how_to_get_one(tmp_path: Path, browser: Browser) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    project = Project(folder)
+    project.places.state.mkdir()
+    with served(project) as url:
+        page = browsing.watched(browser).page
+        page.goto(url)
+        assert "headrace token" in page.inner_text("main")
+        secret = keys.make(project.places, Kind.LOGIN, "tester", Role.VIEW, time.time(), 600)
+        page.fill("#token", secret)
+        page.click("text=Log in")
+        page.wait_for_selector("#health")
+        assert "token" not in page.url
+        page.click("#logout")
+        page.wait_for_selector("#token")
+        page.context.close()
+
+
+def test_a_session_that_ended_shows_the_login_and_no_stale_data(
+    tmp_path: Path, browser: Browser
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    project = Project(folder)
+    project.places.state.mkdir()
+    project.deployed()
+    with served(project) as url:
+        page = browsing.watched(browser).page
+        page.goto(link(project, url))
+        page.wait_for_selector("[data-pipeline=hello]")
+        keys.revoke_all(project.places)
+        page.wait_for_selector("#token", timeout=20_000)
+        page.context.close()

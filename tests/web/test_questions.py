@@ -1,0 +1,286 @@
+"""SQL by HTTP: real rows through a real child, its limits, and what must never be answered."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from starlette.testclient import TestClient
+
+from cli.stage import Project
+from headrace import config
+from headrace.connectors.snapshots import Snapshots
+from headrace.jsonfile import write_json
+from headrace.model.pipeline import Definition, Query
+from headrace.web import app, workers
+from headrace.web.site import Site
+from web.conftest import HOST, TOML, Visitor
+
+pytestmark = pytest.mark.thorough  # its children read their libraries first
+
+PLANTED = "planted-in-a-file"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A deployed pipeline with a Parquet sink and a live table, and files that are nobody's."""
+    folder = tmp_path_factory.mktemp("questions") / "project"
+    folder.mkdir()
+    sink = '[sinks.metrics]\nkind = "parquet"\npath = "data/metrics"\n'
+    (folder / "headrace.toml").write_text(TOML + sink)
+    project = Project(folder)
+    project.deployed("shop")
+    live = {"kind": "live", "key": ["user"], "chart": "bar", "x": "user", "y": ["n"],
+            "path": str(folder / "results/shop/counts/v1")}  # fmt: skip
+    sink = {"kind": "parquet", "path": str(folder / "data/metrics")}
+    facts = ("shop.py:1", ("s",))
+    rest = ("append", {}, None, "exactly-once", "")
+    queries = (
+        Query("kept", *facts, sink, *rest, "id int, level string"),
+        Query("counts", *facts, live, *rest, "user string, n int"),
+    )
+    definition = Definition("shop", "dev", "aaaa1111", "shop.py", (), queries)
+    write_json(project.places.definition("aaaa1111", "dev", "shop"), definition.to_json())
+    data = folder / "data" / "metrics"
+    data.mkdir(parents=True)
+    path = data / "part-0.parquet"
+    pq.write_table(pa.table({"id": [1, 2, 3], "level": ["WARN", "INFO", "ERROR"]}), path)
+    log = data / "_spark_metadata"
+    log.mkdir()
+    entry = {"path": path.as_uri(), "size": path.stat().st_size, "isDir": False, "action": "add"}
+    (log / "0").write_text("v1\n" + json.dumps(entry))
+    pq.write_table(pa.table({"id": [99], "level": [PLANTED]}), data / "uncommitted.parquet")
+    (folder / "secret.txt").write_text(PLANTED)
+    pq.write_table(pa.table({"x": [PLANTED]}), folder / "secret.parquet")
+    book = Snapshots(Path(live["path"]), ("user",), 1000, {"key": ["user"]})
+    rows = pa.table({"user": ["a", "b's", "<img src=x>"], "n": [1, 2, 3]})
+    book.add(7, rows, at=datetime(2026, 1, 1, tzinfo=UTC).timestamp(), is_whole=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def asking(folder: Path) -> Iterator[Visitor]:
+    site = Site(config.load(folder))
+    with TestClient(app.build(site), base_url=f"http://{HOST}") as http:
+        visitor = Visitor(Project(folder), http)
+        visitor.log_in()
+        yield visitor
+
+
+def test_committed_rows_and_as_of_when(asking: Visitor) -> None:
+    told = asking.post(
+        "/api/sql", {"sql": "SELECT * FROM metrics WHERE level != 'INFO' ORDER BY id"}
+    )
+
+    assert told["rows"] == [[1, "WARN"], [3, "ERROR"]]
+    assert [c["name"] for c in told["columns"]] == ["id", "level"]
+    assert told["tables"][0]["as_of"]
+
+
+def test_a_path_of_a_table_is_as_good_as_its_name(asking: Visitor) -> None:
+    told = asking.post("/api/sql", {"sql": "SELECT count(*) FROM parquet.`data/metrics`"})
+
+    assert told["rows"] == [[3]]
+
+
+def test_what_can_be_asked_is_listed_with_columns(asking: Visitor) -> None:
+    found = {one["name"]: one for one in asking.get("/api/sql")["tables"]}
+
+    assert found["metrics"]["schema"] == "id int, level string"
+    assert found["counts"]["kind"] == "live"
+
+
+ATTACKS = [
+    "SELECT * FROM text.`/etc/passwd`",
+    "SELECT * FROM text.`secret.txt`",
+    "SELECT * FROM parquet.`secret.parquet`",
+    "SELECT * FROM parquet.`{folder}/secret.parquet`",
+    "SELECT * FROM parquet.`data/metrics/../../secret.parquet`",
+    "SELECT * FROM csv.`headrace.toml`",
+    "SELECT * FROM json.`.headrace/desired/shop.json`",
+    "SELECT * FROM text.`.headrace/keys`",
+    "SELECT * FROM parquet.`data`",
+    "SELECT * FROM parquet.`/`",
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM read_text('{folder}/secret.txt')",
+    "SELECT * FROM read_blob('{folder}/secret.txt')",
+    "SELECT * FROM read_parquet('{folder}/data/metrics/uncommitted.parquet')",
+    "SELECT * FROM parquet_scan('{folder}/data/metrics/uncommitted.parquet')",
+    "SELECT * FROM parquet_metadata('{folder}/data/metrics/uncommitted.parquet')",
+    "SELECT * FROM read_json('{folder}/.headrace/desired/shop.json')",
+    "SELECT * FROM read_json_auto('{folder}/.headrace/desired/shop.json')",
+    "SELECT * FROM read_ndjson_objects('{folder}/secret.txt')",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT * FROM sniff_csv('{folder}/secret.txt')",
+    "SELECT * FROM '{folder}/secret.parquet'",
+    "SELECT * FROM `{folder}/secret.parquet`",
+    "SELECT * FROM metrics, read_text('{folder}/secret.txt') x",
+    "SELECT (SELECT count(*) FROM read_text('{folder}/secret.txt')) FROM metrics",
+    "WITH x AS (SELECT * FROM glob('/etc/*')) SELECT * FROM x",
+    "SELECT * FROM metrics WHERE EXISTS (SELECT 1 FROM read_blob('{folder}/secret.txt'))",
+    "SELECT * FROM query('SELECT 1')",
+    "SELECT * FROM query_table('metrics')",
+    "SELECT getenv('HOME')",
+    "SELECT getvariable('headrace:0') FROM metrics",
+    "SELECT current_setting('allowed_directories')",
+    "SELECT * FROM duckdb_settings()",
+    "SELECT * FROM duckdb_secrets()",
+    "SELECT * FROM information_schema.tables",
+    "SELECT java_method('java.lang.System', 'getProperty', 'user.dir')",
+    "SELECT reflect('java.lang.Runtime', 'getRuntime')",
+    "SELECT TRANSFORM(id) USING '/bin/cat' FROM metrics",
+    "COPY (SELECT 1) TO '{folder}/data/metrics/x.parquet'",
+    "COPY metrics FROM '/etc/passwd'",
+    "EXPORT DATABASE '{folder}/x'",
+    "ATTACH '{folder}/.headrace/history.db'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET enable_external_access = true",
+    "RESET lock_configuration",
+    "PRAGMA database_list",
+    "CREATE TABLE x AS SELECT 1",
+    "CREATE MACRO m() AS 1",
+    "INSERT INTO metrics VALUES (1, 'x')",
+    "DELETE FROM metrics",
+    "DROP TABLE metrics",
+    "CALL pragma_version()",
+    "SELECT 1; SELECT 2",
+    "SELECT 1; DROP TABLE metrics",
+    "EXPLAIN ANALYZE SELECT * FROM metrics",
+    "SELECT * FROM read_csv('http://127.0.0.1:1/x')",
+    "SELECT * FROM parquet.`s3a://bucket/x`",
+    "SELECT * FROM parquet.`http://127.0.0.1:1/x`",
+]
+
+
+@pytest.mark.parametrize("sql", ATTACKS)
+def test_nothing_but_tables_is_answered(
+    asking: Visitor, folder: Path, sql: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = asking.http.app.site.watch or None  # type: ignore[attr-defined]
+    if watch is not None:
+        watch.questions.most = 10_000
+    before = sorted(str(p) for p in folder.rglob("*") if ".headrace" not in str(p))
+
+    done = asking.http.post("/api/sql", json={"sql": sql.replace("{folder}", str(folder))})
+
+    assert done.status_code in (400, 404), done.text
+    assert PLANTED not in done.text
+    assert "root:" not in done.text
+    assert sorted(str(p) for p in folder.rglob("*") if ".headrace" not in str(p)) == before
+
+
+def test_there_are_at_least_forty_attacks() -> None:
+    assert len(set(ATTACKS)) >= 40
+
+
+def test_a_question_that_takes_too_long_is_ended(
+    asking: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.web.questions.TIMEOUT_S", 0.5)
+    begin = time.monotonic()
+
+    slow = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
+    told = asking.post("/api/sql", {"sql": slow}, 400)
+
+    assert told["error"]["slug"] == "sql-timeout"
+    assert time.monotonic() - begin < 20
+    assert asking.post("/api/sql", {"sql": "SELECT 1 AS one"})["rows"] == [[1]]
+
+
+def test_a_child_that_does_not_answer_is_killed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it cannot end the question by itself: no thread in it is asked."""
+    monkeypatch.setattr(workers, "START_S", 0.5)
+    pool = workers.Workers(config.load(folder))
+    pool._command = ("sleep", "60")
+    begin = time.monotonic()
+
+    with pytest.raises(workers.SqlError, match="no answer within"):
+        pool.ask("sql", 0.2, sql="SELECT 1", rows=1)
+
+    assert time.monotonic() - begin < 10
+    pool.close()
+
+
+def test_more_than_two_at_once_wait_and_are_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "WAIT_S", 0.1)
+    pool = workers.Workers(config.load(folder))
+    taken = [pool._free.get() for _ in range(workers.WORKERS)]
+
+    with pytest.raises(workers.Error, match="answered already"):
+        pool.ask("sql", 1.0, sql="SELECT 1", rows=1)
+
+    for one in taken:
+        pool._free.put(one)
+    pool.close()
+
+
+def test_a_large_answer_is_cut_or_refused_with_the_limit(asking: Visitor) -> None:
+    told = asking.post("/api/sql", {"sql": "SELECT * FROM range(100000)", "rows": 1000})
+    assert (len(told["rows"]), told["is_cut"]) == (1000, True)
+
+    cell = asking.post("/api/sql", {"sql": "SELECT repeat('x', 5000000) AS big"})
+    assert cell["rows"][0][0].endswith("(5,000,000 characters)")
+    assert len(cell["rows"][0][0]) < 11_000
+
+    wide = "SELECT repeat('x', 9000) FROM range(1000)"
+    refused = asking.post("/api/sql", {"sql": wide, "rows": 1000}, 400)
+    assert refused["error"]["slug"] == "sql-too-large"
+
+
+# ---- live tables
+
+
+def test_a_live_table_as_rows_csv_and_parquet(asking: Visitor, tmp_path: Path) -> None:
+    told = asking.get("/api/live/counts")
+    csv = asking.http.get("/api/live/shop.counts?as=csv")
+    parquet = asking.http.get("/api/live/counts?as=parquet")
+
+    assert sorted(row[1] for row in told["rows"]) == [1, 2, 3]
+    assert (told["x"], told["y"], told["chart"], told["tables"][0]["batch"]) == (
+        "user", ["n"], "bar", 7
+    )  # fmt: skip
+    assert csv.text.splitlines()[0] == "user,n"
+    assert csv.headers["content-disposition"] == 'attachment; filename="counts.csv"'
+    (tmp_path / "x.parquet").write_bytes(parquet.content)
+    assert pq.read_table(tmp_path / "x.parquet").num_rows == 3
+
+
+@pytest.mark.parametrize(("key", "n"), [("a", 1), ("b's", 2), ("%3Cimg%20src=x%3E", 3)])
+def test_the_row_of_a_key(asking: Visitor, key: str, n: int) -> None:
+    told = asking.get(f"/api/live/counts/{key}")
+
+    assert told["row"]["n"] == n
+    assert told["batch"] == 7
+
+
+@pytest.mark.parametrize("key", ["c", "' OR '1'='1", "a' --", "\\' OR 1=1 --", "a\\"])
+def test_a_key_is_a_value_and_nothing_else(asking: Visitor, key: str) -> None:
+    done = asking.http.get(f"/api/live/counts/{key}")
+
+    assert done.status_code == 404, done.text
+    assert done.json()["error"]["slug"] == "unknown-name"
+
+
+def test_a_key_of_the_wrong_shape_is_told(asking: Visitor) -> None:
+    told = asking.get("/api/live/counts/a/b", 400)
+
+    assert told["error"]["fix"] == "GET /api/live/counts/{user}"
+
+
+def test_a_spreadsheet_is_given_no_formula() -> None:
+    from headrace.web.results import _cell
+
+    assert [_cell(v) for v in ("=1+1", "@x", "-2", "plain", None, {"a": 1}, -2)] == [
+        "'=1+1", "'@x", "'-2", "plain", "", '{"a": 1}', -2
+    ]  # fmt: skip
