@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from headrace.define.triggers import available_now as available_now
     from headrace.define.triggers import continuous as continuous
     from headrace.define.triggers import real_time as real_time
+    from headrace.notebook.batch import read as read
+    from headrace.notebook.batch import sql as sql
+    from headrace.notebook.batch import write as write
+    from headrace.notebook.display import display as display
     from headrace.transforms.absent import absent as absent
     from headrace.transforms.parse import parse_json as parse_json
 
@@ -62,6 +66,10 @@ _NAMES = {
     "alert": "headrace.connectors.alert",
     "each_row": "headrace.connectors.each",
     "each_batch": "headrace.connectors.each",
+    "display": "headrace.notebook.display",
+    "read": "headrace.notebook.batch",
+    "write": "headrace.notebook.batch",
+    "sql": "headrace.notebook.batch",
 }
 
 __all__ = ["__version__", *sorted(_NAMES)]

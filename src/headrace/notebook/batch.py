@@ -1,0 +1,102 @@
+"""`hr.read`, `hr.write` and `hr.sql`: rows in and out of connectors by hand, in the user's session.
+
+Names and relative paths mean what they mean in a pipeline: the project is the nearest folder
+upwards with a headrace.toml, else the working folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace import config
+from headrace.config import DEV, Settings, near
+from headrace.connectors import kinds
+from headrace.connectors.connector import Connector
+from headrace.errors import ConnectorError, DefinitionError, SetupError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read(spark: SparkSession, what: Connector | str, *, stream: bool = False) -> DataFrame:
+    """The rows of a connector, or of a source or sink of headrace.toml; with `stream` as they
+    arrive."""
+    return _connector(what, ("sources", "sinks")).read(spark, streaming=stream)
+
+
+def write(frame: DataFrame, sink: Connector | str) -> None:
+    """Append the rows of a batch DataFrame to a sink: a connector, or a name in headrace.toml."""
+    from pyspark.sql import DataFrame
+
+    if not isinstance(frame, DataFrame):
+        raise DefinitionError(
+            f"hr.write cannot write a {type(frame).__name__}.",
+            why="It writes a DataFrame of Spark.",
+            fix="Make one: spark.createDataFrame(…).",
+            slug="not-a-dataframe",
+        )
+    if frame.isStreaming:
+        raise DefinitionError(
+            "hr.write cannot write a stream.",
+            why="A stream has no end: it needs a query with a checkpoint, that is kept running.",
+            fix="In a pipeline: @hr.stream(to=…). To look at it here: hr.display(frame).",
+            slug="stream-in-batch",
+        )
+    target = _connector(sink, ("sinks",))
+    if problem := target.sink_problem(dict(frame.dtypes)):
+        raise ConnectorError(
+            f"{target.kind} cannot take these rows: {problem}.", slug="sink-schema"
+        )
+    target.write(target.shaped(frame))
+
+
+def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
+    """Spark's answer to SQL text; over a view of a stream it is a stream, too: hr.display it."""
+    session = spark or active()
+    if session is None:
+        raise SetupError(
+            "There is no Spark session to ask.",
+            why="SQL is answered by the session of this notebook.",
+            fix="Make one first: spark = SparkSession.builder.getOrCreate()",
+            slug="no-session",
+        )
+    return session.sql(text)
+
+
+def active() -> SparkSession | None:
+    """The session of this process, if there is one."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def _connector(what: Connector | str, tables: tuple[str, ...]) -> Connector:
+    project = config.find_project(Path.cwd())
+    if isinstance(what, Connector):
+        return what.located(project)
+    if not isinstance(what, str):
+        raise ConnectorError(
+            f"{what!r} is neither a connector nor a name.",
+            fix='For example hr.parquet("data/out"), or "metrics" for [sinks.metrics].',
+        )
+    settings = config.load(project, os.environ.get("HEADRACE_PROFILE") or DEV)
+    for table in tables:
+        named = getattr(settings, table)
+        if what in named:
+            where = settings.place(table, what)
+            return kinds.made(named[what], name=what, where=where).located(project)
+    raise _unknown(what, tables, settings)
+
+
+def _unknown(name: str, tables: tuple[str, ...], settings: Settings) -> ConnectorError:
+    known = [one for table in tables for one in getattr(settings, table)]
+    meant = near(name, known)
+    role = " or ".join(table.removesuffix("s") for table in tables)
+    return ConnectorError(
+        f"There is no {role} {name!r}.",
+        why=f"{settings.project / config.FILE} has: {', '.join(known) or 'none'}.",
+        fix=f"Did you mean {meant!r}?" if meant else f"Add [{tables[-1]}.{name}] there.",
+        slug="unknown-sink" if tables == ("sinks",) else "unknown-input",
+    )
