@@ -203,7 +203,7 @@ def test_secrets_are_long_differ_and_are_written_nowhere(visitor: Visitor) -> No
 
 
 def test_no_key_is_in_the_log(visitor: Visitor, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="headrace")
     secret = visitor.key(Kind.LOGIN)
     visitor.http.get(f"/?token={secret}", follow_redirects=False)
     visitor.http.get("/api/audit", headers={"authorization": f"Bearer {secret}"})
