@@ -213,6 +213,7 @@ def test_a_child_that_does_not_answer_is_killed(
 def test_more_than_two_at_once_wait_and_are_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert workers.WORKERS == 2
     monkeypatch.setattr(workers, "WAIT_S", 0.1)
     pool = workers.Workers(config.load(folder))
     taken = [pool._free.get() for _ in range(workers.WORKERS)]
