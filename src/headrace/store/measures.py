@@ -142,34 +142,34 @@ def bucket_of(measure: Measure, at: float, width_s: float | None) -> Bucket:
 
 def merged(parts: Iterable[Bucket], step_s: float) -> list[Bucket]:
     """Parts in order of time, put together into steps."""
-    steps: dict[float, Bucket] = {}
+    steps: dict[float, list[Bucket]] = {}
     for part in parts:
-        start = math.floor(part.start / step_s) * step_s
-        known = steps.get(start)
-        steps[start] = replace(part, start=start) if known is None else _plus(known, part)
-    return list(steps.values())
+        steps.setdefault(math.floor(part.start / step_s) * step_s, []).append(part)
+    return [_together(start, group) for start, group in steps.items()]
 
 
-def _plus(one: Bucket, other: Bucket) -> Bucket:
-    last = max((one, other), key=_watermark_order)
+def _together(start: float, group: list[Bucket]) -> Bucket:
+    if len(group) == 1:
+        return replace(group[0], start=start)
+    last = max(group, key=_watermark_order)
     return Bucket(
-        start=one.start,
-        batches=one.batches + other.batches,
-        rows_in=one.rows_in + other.rows_in,
-        rows_in_min=min(one.rows_in_min, other.rows_in_min),
-        rows_in_max=max(one.rows_in_max, other.rows_in_max),
-        rows_out=_sum(one.rows_out, other.rows_out),
-        batch_ms=_sum(one.batch_ms, other.batch_ms),
-        batch_ms_max=_largest(one.batch_ms_max, other.batch_ms_max),
-        dropped=one.dropped + other.dropped,
-        state_rows_max=_largest(one.state_rows_max, other.state_rows_max),
-        state_bytes_max=_largest(one.state_bytes_max, other.state_bytes_max),
+        start=start,
+        batches=sum(b.batches for b in group),
+        rows_in=sum(b.rows_in for b in group),
+        rows_in_min=min(b.rows_in_min for b in group),
+        rows_in_max=max(b.rows_in_max for b in group),
+        rows_out=_sum(b.rows_out for b in group),
+        batch_ms=_sum(b.batch_ms for b in group),
+        batch_ms_max=_largest(b.batch_ms_max for b in group),
+        dropped=sum(b.dropped for b in group),
+        state_rows_max=_largest(b.state_rows_max for b in group),
+        state_bytes_max=_largest(b.state_bytes_max for b in group),
         watermark=last.watermark,
         watermark_at=last.watermark_at,
-        fresh_n=one.fresh_n + other.fresh_n,
-        fresh_p50_ms_by_n=_sum(one.fresh_p50_ms_by_n, other.fresh_p50_ms_by_n),
-        fresh_p99_ms_max=_largest(one.fresh_p99_ms_max, other.fresh_p99_ms_max),
-        **{column: _sum(getattr(one, column), getattr(other, column)) for column in PHASES},
+        fresh_n=sum(b.fresh_n for b in group),
+        fresh_p50_ms_by_n=_sum(b.fresh_p50_ms_by_n for b in group),
+        fresh_p99_ms_max=_largest(b.fresh_p99_ms_max for b in group),
+        **{column: _sum(getattr(b, column) for b in group) for column in PHASES},
     )
 
 
@@ -179,16 +179,14 @@ def _watermark_order(bucket: Bucket) -> tuple[float, float]:
     return (bucket.watermark_at, bucket.watermark)
 
 
-def _sum(one: _N | None, other: _N | None) -> _N | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other
+def _sum(values: Iterable[_N | None]) -> _N | None:
+    """Of those that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
-def _largest(one: _N | None, other: _N | None) -> _N | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
+def _largest(values: Iterable[_N | None]) -> _N | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 def _fresh(body: Any) -> Fresh:
