@@ -32,6 +32,7 @@ from headrace.web import app
 from headrace.web.gate import Gate
 from headrace.web.site import Site
 
+NICE = 5  # where cores are short, the pipelines come first
 SLOW_S = 30  # for a request's head, and for a kept connection
 
 
@@ -41,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--profile", default=config.DEV)
     given = parser.parse_args(arguments)
     logs.configure()
+    os.nice(NICE)
     try:
         settings = config.load(given.project, given.profile)
         serve(settings)
