@@ -19,7 +19,7 @@ from headrace.errors import ConfigError, Error
 from headrace.model import slow
 from headrace.model.pipeline import Definition
 from headrace.model.status import PipelineStatus
-from headrace.project import alerting, definitions, reading, records, why
+from headrace.project import alerting, definitions, records, why
 from headrace.project.workspace import Workspace, known_pipeline
 from headrace.state import desired
 from headrace.store import alerts as stored_alerts
@@ -284,7 +284,3 @@ def _alerts(visit: Visit, name: str) -> list[dict[str, Any]]:
 
 def _history(visit: Visit) -> db.Store:
     return db.open_readonly(visit.site.places.history)
-
-
-def queries_of(visit: Visit) -> dict[str, tuple[str, ...]]:
-    return reading.queries(visit.site.work())
