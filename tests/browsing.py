@@ -49,7 +49,7 @@ def watched(browser: Browser, size: tuple[int, int] = WIDE, **more: Any) -> Watc
     seen.page.on(
         "console",
         lambda said: (
-            seen.complaints.append(f"{said.type}: {said.text}")
+            seen.complaints.append(f"{said.type}: {said.text} ({said.location['url']})")
             if said.type in ("error", "warning")
             else None
         ),

@@ -230,6 +230,7 @@ def test_the_history_zooms_together_and_has_a_shared_address(
     )
     assert zoomed[0] == zoomed[1]
     page.go_back()
+    page.wait_for_function("() => document.querySelector('#range-1h')?.ariaPressed === 'true'")
     visit.check()
 
 

@@ -1,8 +1,7 @@
 // Alerts: open ones first, and those that are over.
-import { ago, api, h, live, main, number, path, show, span, table } from "./core.js";
+import { ago, api, choose, chosen, h, live, main, number, path, refresh, show, span, table } from "./core.js";
 
-const address = new URL(location.href);
-let isAll = address.searchParams.get("all") === "1";
+let isAll = chosen("all") === "1";
 
 live(async () => {
   const seen = await api(`/api/alerts${isAll ? "?all=1" : ""}`);
@@ -24,7 +23,6 @@ live(async () => {
 
 function turn() {
   isAll = !isAll;
-  address.searchParams.set("all", isAll ? "1" : "0");
-  history.replaceState(null, "", address);
-  import("./core.js").then((core) => core.refresh());
+  choose("all", isAll ? "1" : "0");
+  refresh();
 }

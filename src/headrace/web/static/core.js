@@ -182,6 +182,20 @@ export function cell(value) {
   return moment ? `${moment[1]} ${moment[2]}${moment[3] || ""}Z` : value;
 }
 
+// ---- what is chosen on a page is in its address: shared by copying it, undone by going back
+
+export const chosen = (key) => new URL(location.href).searchParams.get(key);
+
+export function choose(key, value) {
+  if (chosen(key) === value) return;
+  const address = new URL(location.href);
+  address.searchParams.set(key, value);
+  history.pushState(null, "", address);
+  shown = location.search;
+}
+let shown = location.search;
+window.addEventListener("popstate", () => { if (location.search !== shown) location.reload(); });
+
 export const path = (...parts) => "/" + parts.map(encodeURIComponent).join("/");
 
 /** Rows of objects or lists as a table. columns: [{name, get, number}] */

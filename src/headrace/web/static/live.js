@@ -1,11 +1,10 @@
 // Live results: all tables in short, or one as chart and rows, changing by itself.
-import { ago, api, cell, data, h, live, main, number, path, show, table } from "./core.js";
+import { ago, api, cell, choose, chosen, data, h, live, main, number, path, refresh, show, table } from "./core.js";
 import { chart } from "./charts.js";
 
 const KINDS = ["line", "bar", "area", "number", "table"];
 const ROWS_SHOWN = 200;
-const address = new URL(location.href);
-let kind = address.searchParams.get("chart");
+let kind = chosen("chart");
 
 if (data.table) one();
 else all();
@@ -50,18 +49,17 @@ function top(seen) {
   return [
     h("p", { class: "small" }, h("a", { href: "/live" }, "← all live results")),
     h("div", { class: "row" }, h("h1", {}, seen.name), h("span", { class: "muted" }, "of ", h("a", { href: path("pipelines", seen.pipeline) }, seen.pipeline)), h("span", { class: "grow" }),
-      h("span", { class: "row", role: "group", "aria-label": "Shown as" }, KINDS.map((k) => h("button", { type: "button", class: "quiet", id: `as-${k}`, "aria-pressed": String(k === kind), onclick: () => choose(k) }, k))),
+      h("span", { class: "row", role: "group", "aria-label": "Shown as" }, KINDS.map((k) => h("button", { type: "button", class: "quiet", id: `as-${k}`, "aria-pressed": String(k === kind), onclick: () => turn(k) }, k))),
       link("csv"), link("parquet")),
     h("p", { class: "muted" }, asOf ? ["as of ", ago(Date.parse(asOf) / 1000, seen.at), seen.tables[0].batch !== null ? `, batch ${seen.tables[0].batch}` : ""] : "nothing yet"),
     seen.key.length ? h("p", { class: "small muted" }, "For programs: ", h("code", {}, `GET /api/live/${seen.pipeline}.${seen.name}${seen.key.map((k) => `/{${k}}`).join("")}`)) : null,
   ];
 }
 
-function choose(next) {
+function turn(next) {
   kind = next;
-  address.searchParams.set("chart", next);
-  history.replaceState(null, "", address);
-  import("./core.js").then((core) => core.refresh());
+  choose("chart", next);
+  refresh();
 }
 
 async function picture(seen, objects, place, note) {

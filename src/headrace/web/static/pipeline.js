@@ -1,14 +1,13 @@
 // One pipeline: what it is, what it is doing, why it is slow, and its history on one axis.
-import { ago, api, clock, confirm, data, h, live, main, ms, notice, number, path, problem, refresh, show, span, state, table } from "./core.js";
+import { ago, api, choose, chosen, clock, confirm, data, h, live, main, ms, notice, number, path, problem, refresh, show, span, state, table } from "./core.js";
 import { draw, together } from "./charts.js";
 import { draw as graph } from "./graph.js";
 
 const name = data.pipeline;
 const RANGES = ["15m", "1h", "6h", "24h", "7d", "30d"];
 const PHASES = ["latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets"];
-const address = new URL(location.href);
-let range = RANGES.includes(address.searchParams.get("range")) ? address.searchParams.get("range") : "15m";
-let chosen = address.searchParams.get("query") || "";
+let range = RANGES.includes(chosen("range")) ? chosen("range") : "15m";
+let query = chosen("query") || "";
 let isJoined = false;
 
 const head = h("div", {});
@@ -134,23 +133,23 @@ const line = (label, l, key, more = {}, by = 1) => ({ name: label, x: l.at, y: l
 async function history(names) {
   const found = await api(`${path("api", "pipelines", name, "history")}?range=${range}`);
   const known = [...new Set([...names, ...Object.keys(found.queries).filter((q) => !q.includes(".quarantine"))])];
-  if (!known.includes(chosen)) chosen = known.find((q) => found.queries[q]) || known[0] || "";
+  if (!known.includes(query)) query = known.find((q) => found.queries[q]) || known[0] || "";
   controls(known);
-  const lines = found.queries[chosen];
+  const lines = found.queries[query];
   const note = document.getElementById("chart-note");
   if (!lines || !lines.at.length) {
-    note.textContent = known.length ? `No batch of ${chosen} in this time.` : "No data yet: it has not run.";
+    note.textContent = known.length ? `No batch of ${query} in this time.` : "No data yet: it has not run.";
     charts.replaceChildren();
     isJoined = false;
     return;
   }
-  note.textContent = `${chosen}: ${lines.batches.reduce((a, b) => a + b, 0).toLocaleString("en")} batches, one point every ${span(found.step_s)}. Lines across: starts, ends, deploys, alerts.`;
+  note.textContent = `${query}: ${lines.batches.reduce((a, b) => a + b, 0).toLocaleString("en")} batches, one point every ${span(found.step_s)}. Lines across: starts, ends, deploys, alerts.`;
   const moments = (at) => at.map((one) => new Date(one * 1000));
   const seen = { ...lines, at: moments(lines.at) };
   const wanted = CHARTS.filter(([, , , isThere]) => !isThere || isThere(lines));
   if (charts.dataset.kinds !== wanted.map(([id]) => id).join()) {
     charts.dataset.kinds = wanted.map(([id]) => id).join();
-    charts.replaceChildren(h("div", { class: "grid" }, wanted.map(([id, title]) => h("div", { class: "card" }, h("h3", { class: "chart-title" }, title), h("div", { class: "chart", id: `chart-${id}`, role: "img", "aria-label": `${title}, ${chosen}` })))));
+    charts.replaceChildren(h("div", { class: "grid" }, wanted.map(([id, title]) => h("div", { class: "card" }, h("h3", { class: "chart-title" }, title), h("div", { class: "chart", id: `chart-${id}`, role: "img", "aria-label": `${title}, ${query}` })))));
     isJoined = false;
   }
   const marks = found.marks.map((mark) => ({ type: "line", xref: "x", yref: "paper", x0: new Date(mark.at * 1000), x1: new Date(mark.at * 1000), y0: 0, y1: 1, line: { color: colourOf(mark.kind), width: 1, dash: "dot" } }));
@@ -159,7 +158,7 @@ async function history(names) {
   for (const [id, , make] of wanted) {
     const place = document.getElementById(`chart-${id}`);
     places.push(place);
-    await draw(place, make(seen), { shapes: marks, uirevision: `${chosen} ${range}`, xaxis: { type: "date", range: whole } });
+    await draw(place, make(seen), { shapes: marks, uirevision: `${query} ${range}`, xaxis: { type: "date", range: whole } });
   }
   if (!isJoined) { together(places); isJoined = true; }
   marked(found.marks);
@@ -176,10 +175,10 @@ function marked(marks) {
 }
 
 function controls(names) {
-  const set = (key, value) => { address.searchParams.set(key, value); window.history.replaceState(null, "", address); charts.dataset.kinds = ""; refresh(); };
+  const set = (key, value) => { choose(key, value); charts.dataset.kinds = ""; refresh(); };
   show(document.getElementById("controls"),
     h("label", { for: "query" }, "Query"),
-    h("select", { id: "query", onchange: (e) => { chosen = e.target.value; set("query", chosen); } }, names.map((q) => h("option", { value: q, selected: q === chosen }, q))),
+    h("select", { id: "query", onchange: (e) => { query = e.target.value; set("query", query); } }, names.map((q) => h("option", { value: q, selected: q === query }, q))),
     h("span", { class: "row", role: "group", "aria-label": "Range" }, RANGES.map((one) => h("button", { type: "button", class: "quiet", id: `range-${one}`, "aria-pressed": String(one === range), onclick: () => { range = one; set("range", one); } }, one))));
 }
 

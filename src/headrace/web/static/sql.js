@@ -1,9 +1,8 @@
 // Questions in SQL over committed data: an editor that knows the names, rows or a chart, a history.
-import { api, cell, h, main, number, problem, show, table } from "./core.js";
+import { api, cell, choose, chosen, h, main, number, problem, show, table } from "./core.js";
 import { chart } from "./charts.js";
 
 const KEPT = 50;
-const address = new URL(location.href);
 const editor = h("textarea", { class: "sql", id: "sql", spellcheck: "false", "data-search": "", "aria-label": "question in SQL", placeholder: "SELECT …" });
 const ask = h("button", { type: "button", id: "ask", onclick: run }, "Ask");
 const kinds = h("select", { id: "kind", "aria-label": "shown as", onchange: () => draw() }, ["table", "line", "bar", "area"].map((k) => h("option", { value: k }, k)));
@@ -18,7 +17,7 @@ main.replaceChildren(h("h1", {}, "SQL"), h("p", { class: "muted" }, "Spark's SQL
   editor, suggest, h("div", { class: "row" }, ask, h("span", { class: "muted small" }, h("kbd", {}, "Ctrl"), " + ", h("kbd", {}, "Enter")), kinds), answer,
   h("div", { class: "grid" }, h("div", { class: "card" }, h("h2", {}, "What can be asked"), names), h("div", { class: "card" }, h("h2", {}, "Asked before"), past)));
 
-editor.value = address.searchParams.get("q") || "";
+editor.value = chosen("q") || "";
 editor.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); run(); }
   if (event.key === "Tab" && suggest.firstElementChild && word()) { event.preventDefault(); take(suggest.firstElementChild.textContent); }
@@ -34,7 +33,7 @@ async function load() {
     known = seen.tables;
     show(names, known.length ? known.map(described) : h("p", { class: "muted" }, "Nothing is deployed yet. Files are read by their path: ", h("code", {}, "SELECT * FROM parquet.`data/metrics`")));
     if (!editor.value && known.length) editor.value = `SELECT * FROM ${known[0].name} LIMIT 20`;
-    if (address.searchParams.get("q")) run();
+    if (chosen("q")) run();
   } catch (error) { show(names, problem(error)); }
 }
 
@@ -88,8 +87,7 @@ async function run() {
   try {
     last = await api("/api/sql", { method: "POST", body: { sql, rows: 1000 } });
     remember(sql);
-    address.searchParams.set("q", sql);
-    history.replaceState(null, "", address);
+    choose("q", sql);
     await draw();
   } catch (error) {
     last = null;
