@@ -14,9 +14,11 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from headrace.driver import classes
+
 MARKER = "HEADRACE_TEST_SESSION"  # inherited by every child, also by detached ones
 # Test JVMs live for seconds: the second compiler never pays for itself. Halves their CPU time.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xverify:none"
+QUICK_JAVA = ("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", classes.use(classes.kept()))
 GRACE_S = 15.0  # a JVM whose Python is gone ends by itself within a few seconds
 
 # A busy machine is no failure of what is tested. `make quick` looks at fewer examples.
@@ -27,7 +29,7 @@ settings.load_profile("headrace")
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[MARKER] = uuid.uuid4().hex
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JAVA)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(QUICK_JAVA))
     os.environ.setdefault("HEADRACE_WEB", "off")  # a process more a run; its own tests want it
 
 

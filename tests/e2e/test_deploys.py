@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e import rig
+from headrace.driver import classes
 from headrace.explore import committed
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -36,6 +37,12 @@ def await_mark(project: rig.Project, name: str) -> str:
     return str(found)
 
 
+def assert_classes_are_used(jvm: int) -> None:
+    """Mapped, and not left aside: the JVM keeps nothing of an archive that does not fit."""
+    maps = Path(f"/proc/{jvm}/maps").read_text()
+    assert str(classes.kept()) in maps, "make .venv/.warm keeps Spark's classes ready"
+
+
 def test_an_edit_waits_for_a_deploy_and_rollback_goes_back(tmp_path: Path) -> None:
     project = rig.Project.copy("small", tmp_path / "project")
     give(project, "a")
@@ -44,6 +51,7 @@ def test_an_edit_waits_for_a_deploy_and_rollback_goes_back(tmp_path: Path) -> No
         project.headrace("up")
         assert await_mark(project, "a") == "first"
         assert project.status(PIPELINE)["edited"] is False
+        assert_classes_are_used(project.status(PIPELINE)["jvm_pid"])
 
         file.write_text(file.read_text().replace('"first"', '"second"'))
         rig.kill(project.status(PIPELINE)["jvm_pid"])

@@ -25,6 +25,7 @@ from headrace.cli import (
     questions,
     service,
     token,
+    warm,
 )
 from headrace.cli.errors import UNEXPECTED, interrupted, show_error, usage_error
 from headrace.cli.options import Options, shared
@@ -121,6 +122,7 @@ for _group in (
     questions.COMMANDS,
     control.COMMANDS,
     token.COMMANDS,
+    warm.COMMANDS,
 ):
     for _command in _group:
         main.add_command(_command)

@@ -18,7 +18,7 @@ from headrace.define import graph as graphs
 from headrace.define import loader
 from headrace.define.declared import Collector
 from headrace.define.triggers import RealTime
-from headrace.driver import build, ending, fleet, fresh, lock, session
+from headrace.driver import build, classes, ending, fleet, fresh, lock, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -104,6 +104,7 @@ def start_session(
         run_dir=run_dir,
         cores=os.cpu_count() or 1,
         is_short=bool(spec.define or spec.question),
+        java=classes.use(classes.kept()),
     )
     session.write_conf(run_dir / "conf", conf)
     code = Places(Path(spec.state)).code(spec.version)

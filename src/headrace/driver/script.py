@@ -1,9 +1,9 @@
 """Somebody's own PySpark script, unchanged: executed, its queries found, watched, ended together.
 
 Headrace creates no session here (one made first would silently drop the script's `.master()` and
-`.config()`): our defaults lie underneath by SPARK_CONF_DIR. Three hooks on PySpark's own classes
-do the rest: `getOrCreate` adds the listener, the writer's options are noted, `start` takes the
-checkpoint's lock and records where the query was started. The script's own choices always win.
+`.config()`): our defaults lie underneath, in a properties file. Three hooks on PySpark's own
+classes do the rest: `getOrCreate` adds the listener, the writer's options are noted, `start` takes
+the checkpoint's lock and records where the query was started. The script's own choices always win.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import config, references
 from headrace.define import versions
-from headrace.driver import ending, fleet, pipeline, session
+from headrace.driver import classes, ending, fleet, pipeline, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -74,7 +74,11 @@ def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_loca
     user = {key: references.resolve(value) for key, value in settings.spark.items()}
     where = {} if is_local else {"spark.master": "not known yet"}
     conf = session.settings_of(
-        spec.pipeline, where | user, run_dir=run_dir, cores=os.cpu_count() or 1
+        spec.pipeline,
+        where | user,
+        run_dir=run_dir,
+        cores=os.cpu_count() or 1,
+        java=classes.use(classes.kept()),
     )
     kept = {k: v for k, v in conf.items() if k not in NOT_OURS or k in user}
     session.write_conf(run_dir / "conf", kept)

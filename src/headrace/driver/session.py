@@ -1,12 +1,14 @@
 """The Spark session of a run: our defaults, the user's settings on top, and where they are written.
 
-Settings travel in a `SPARK_CONF_DIR` of the run (mode 0700), never on a command line: PySpark puts
-every conf of a builder into the arguments of spark-submit, where `ps` shows it to everyone.
+Settings travel in a file of the run (mode 0600), never on a command line: PySpark puts every conf
+of a builder into the arguments of spark-submit, where `ps` shows it to everyone. Not by
+SPARK_CONF_DIR: a folder on the class path keeps a JVM from using classes kept ready (classes.py).
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -112,10 +114,12 @@ def settings_of(
     run_dir: Path,
     cores: int,
     is_short: bool = False,
+    java: str = "",
 ) -> dict[str, str]:
     """What spark-defaults.conf will hold: ours underneath, the user's own on top. Pure.
 
     `is_short`: a JVM that only defines and ends; it leaves nothing in the project.
+    `java`: options for this machine alone.
     """
     master = user.get("spark.master", f"local[{max(4, cores)}]")
     is_local = master.startswith("local")
@@ -123,7 +127,8 @@ def settings_of(
     ours |= {"spark.master": master, "spark.app.name": pipeline}
     if is_short:
         ours["spark.sql.warehouse.dir"] = (run_dir / "warehouse").as_uri()
-    options = [ours[JAVA_OPTIONS], SHORT_LIVED if is_short else "", user.get(JAVA_OPTIONS, "")]
+    short = SHORT_LIVED if is_short else ""
+    options = [ours[JAVA_OPTIONS], java, short, user.get(JAVA_OPTIONS, "")]
     return ours | dict(user) | {JAVA_OPTIONS: " ".join(o for o in options if o)}
 
 
@@ -143,7 +148,10 @@ def _escape(value: str) -> str:
 
 def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local: bool) -> None:
     """For the JVM that is about to be launched and the Python workers below it."""
-    os.environ["SPARK_CONF_DIR"] = str(folder)
+    theirs = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    settings = shlex.quote(str(folder / "spark-defaults.conf"))
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {settings} {theirs}"
+    os.environ["LOG4J_CONFIGURATION_FILE"] = (folder / "log4j2.properties").absolute().as_uri()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
