@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 WARM := .venv/.warm
 # A file of tests is one worker's: what it shares, a project or a session, is made once.
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # A test run starts Python some hundred times: where it is told to, it compiles everything each time.
 export PYTHONDONTWRITEBYTECODE :=

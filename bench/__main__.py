@@ -1,7 +1,7 @@
 """`python -m bench [NAME]… [--rounds N] [--seconds S] [--write]`: overhead, defaults, supervisor,
-start, sql, demo, web.
+start, sql, demo, web, soak.
 
-Without names all seven. Prints what it measures and keeps it in artifacts/bench; with --write the
+Without names all eight. Prints what it measures and keeps it in artifacts/bench; with --write the
 raw rounds also go into bench/results.json and the tables into docs/benchmarks.md. `--page` only
 makes the tables anew.
 Ends with 1 where a target is missed, 3 where the machine is not fit for measuring.
@@ -27,6 +27,7 @@ from bench import (
     machine,
     overhead,
     page,
+    soak,
     sql,
     start,
     supervisor,
@@ -42,6 +43,7 @@ EXPERIMENTS: dict[str, Callable[[Path, int, float], list[dict[str, Any]]]] = {
     "sql": sql.run,
     "demo": demo.run,
     "web": web.run,
+    "soak": soak.run,
 }
 RESULTS = machine.REPO / "bench" / "results.json"
 KEPT = machine.REPO / "artifacts" / "bench"  # of every run, also without --write; not in git

@@ -40,6 +40,8 @@ SQL = Target("time of a question, Headrace over DuckDB alone, the worse of two",
 DEMO_CPU = Target("CPU of the demo, all outputs at its own rate", 75.0, False, " % of all cores")
 WEB = Target("p95 of an API call, much over little to tell, the worst call", 3.0, False)
 WEB_MEMORY = Target("memory of the page's process, much to tell", 150.0, False, " MB")
+SOAK_MEMORY = Target("memory of the page's process after ten minutes", 150.0, False, " MB")
+SOAK_HEAP = Target("browser's heap, the last minutes over the first, the worse window", 1.1, False)
 SUPERVISOR_MEMORY = Target("memory of the supervisor, idle pipelines", 150.0, False, " MB")
 
 
@@ -69,6 +71,14 @@ def sql_ratios(rounds: Sequence[Run], question: str) -> list[float]:
 def web_ratios(rounds: Sequence[Run], call: str) -> list[float]:
     mine = [r for r in rounds if r["call"] == call]
     return [float(r["large_p95_ms"]) / float(r["small_p95_ms"]) for r in mine]
+
+
+def heap_growth(samples: Sequence[Run], window: str) -> float:
+    """The least of the last three minutes over the most of the first three (without the opening):
+    what is only not collected yet is no growth.
+    """
+    heap = [float(one["heap_mb"][window]) for one in samples]
+    return min(heap[-3:]) / max(heap[1:4])
 
 
 def median(values: Sequence[float]) -> float:
@@ -108,6 +118,11 @@ def outcomes(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
         calls = dict.fromkeys(r["call"] for r in rounds)
         found.append((WEB, max(median(web_ratios(rounds, call)) for call in calls)))
         found.append((WEB_MEMORY, max(r["memory_mb"] for r in rounds)))
+    if rounds := _rounds(results, "soak"):
+        samples = rounds[-1]["samples"]
+        found.append((SOAK_MEMORY, samples[-1]["web_mb"]))
+        windows = samples[0]["heap_mb"]
+        found.append((SOAK_HEAP, max(heap_growth(samples, one) for one in windows)))
     return found
 
 

@@ -14,7 +14,7 @@ from bench.figures import median, per_cpu_second, per_second, shown, spread
 from bench.sql import WORDS
 from bench.start import KINDS
 
-NAMES = ("overhead", "defaults", "supervisor", "start", "sql", "demo", "web")
+NAMES = ("overhead", "defaults", "supervisor", "start", "sql", "demo", "web", "soak")
 NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
 Result = Mapping[str, Any]
 
@@ -43,6 +43,7 @@ def section(name: str, results: Mapping[str, Result]) -> str:
         "sql": _sql,
         "demo": _demo,
         "web": _web,
+        "soak": _soak,
     }[name](result["rounds"])
     targets = [t.words(f) for t, f in figures.outcomes({name: result})]
     verdict = "\n".join(f"- {words}" for words in targets)
@@ -194,6 +195,25 @@ def _web(rounds: Sequence[Result]) -> str:
         rows.append((call, *(f"{ms:.1f} ms" for ms in took), ratio, size))
     head = ("call", "little to tell, p95", "much to tell, p95", "ratio, median (range)", "answer")
     return _table(head, rows)
+
+
+def _soak(rounds: Sequence[Result]) -> str:
+    one = rounds[-1]
+    weights = [
+        (name, str(found["requests"]), f"{found['kb']:,.0f} kB")
+        for name, found in one["weights"].items()
+    ]
+    windows = list(one["samples"][0]["heap_mb"])
+    minutes = [
+        (str(n), f"{at['web_mb']:.0f} MB", *(f"{at['heap_mb'][w]:.1f} MB" for w in windows))
+        for n, at in enumerate(one["samples"])
+    ]
+    head = ("minute", "page's process", *(f"heap of the {w} window" for w in windows))
+    return (
+        _table(("page, nothing cached", "requests", "weight"), weights)
+        + "\n\n"
+        + _table(head, minutes)
+    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

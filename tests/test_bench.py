@@ -61,6 +61,12 @@ def demos(*percents: float) -> dict[str, Any]:
     return result(rounds)
 
 
+def soak(web_mb: float, heap_mb: list[float]) -> dict[str, Any]:
+    samples = [{"web_mb": web_mb, "heap_mb": {"overview": one}} for one in heap_mb]
+    weights = {"overview": {"requests": 9, "kb": 60.0}}
+    return result([{"round": 1, "weights": weights, "samples": samples}])
+
+
 STEPS = {
     "pyspark": run(1000, 2.0), "partitions": run(1500, 2.0), "headrace": run(2000, 2.0),
 }  # fmt: skip
@@ -71,6 +77,7 @@ RESULTS = {
     "start": result([{"kind": "run", "seconds": s} for s in (9.0, 8.0, 12.0)]),
     "sql": questions(1.2, 1.1, 1.6),
     "demo": demos(61.0, 66.0, 64.0),
+    "soak": soak(60.0, [4.0, 4.0, 4.0, 4.0]),
 }
 
 
@@ -111,6 +118,8 @@ def test_steps_are_compared_only_in_rounds_that_have_both() -> None:
         ({"sql": questions(2.0)}, [False]),
         ({"demo": demos(74.9)}, [True]),
         ({"demo": demos(75.0)}, [False]),
+        ({"soak": soak(149.9, [9.0, 5.0, 5.0, 5.0, 6.0, 5.4, 6.0])}, [True, True]),
+        ({"soak": soak(150.0, [9.0, 5.0, 5.0, 5.0, 6.0, 5.5, 6.0])}, [False, False]),
         ({}, []),
     ],
 )

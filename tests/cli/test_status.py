@@ -6,9 +6,12 @@ import os
 from contextlib import closing
 
 from cli.stage import Project, failed, started
+from headrace import processes
 from headrace.cli import tables
 from headrace.define import versions
+from headrace.jsonfile import write_json
 from headrace.model.status import PipelineStatus, QueryStatus
+from headrace.model.web import Listening
 from headrace.store import db, pipelines
 
 PIPELINE_KEYS = {
@@ -64,7 +67,17 @@ def test_status_without_pipelines_says_how_to_begin(project: Project) -> None:
 
     assert done.exit_code == 0
     assert "headrace up" in done.stdout
-    assert project.json("status") == {"supervisor": None, "pipelines": []}
+    assert project.json("status") == {"supervisor": None, "page": None, "pipelines": []}
+
+
+def test_status_says_where_the_page_is(project: Project) -> None:
+    me = processes.identify(os.getpid())
+    assert me is not None
+    listening = Listening("http://127.0.0.1:8321", me.pid, me.started, me.boot, at=1.0)
+    write_json(project.places.web, listening.to_json())
+
+    assert project.json("status")["page"] == "http://127.0.0.1:8321"
+    assert "page: http://127.0.0.1:8321 (headrace token" in project.headrace("status").stdout
 
 
 def test_status_names_pipelines_that_were_never_deployed(project: Project) -> None:

@@ -1,7 +1,8 @@
 """A real project under real load: a generator, readers that never stop looking, the command line.
 
-Nothing here knows Headrace's inside: it uses the command line, the files a user would read, and the
-operating system. What it sees goes into lists that the proofs assert on.
+Nothing here knows Headrace's inside: it uses the command line (`status` in this process: it is
+asked all the time), the files a user would read, and the operating system. What it sees goes into
+lists that the proofs assert on.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ import pyarrow.parquet as pq
 
 from e2e import oracle
 from headrace.explore import committed
+from headrace.project import reading
+from headrace.project.workspace import open_workspace
 
 PROJECTS = Path(__file__).parent / "projects"
 BEGINNING = datetime(2026, 3, 1, tzinfo=UTC)
@@ -90,7 +93,9 @@ class Project:
         return done.stdout + done.stderr if code != 0 else done.stdout
 
     def status(self, pipeline: str) -> dict[str, Any]:
-        found = json.loads(self.headrace("status", "--json"))["pipelines"]
+        """What `headrace status --json` prints, without a process for each look."""
+        seen = reading.overview(open_workspace(self.folder, "dev"), ())
+        found = json.loads(json.dumps(seen.to_json()))["pipelines"]
         return next((p for p in found if p["name"] == pipeline), {})
 
     def supervisor_pid(self) -> int:

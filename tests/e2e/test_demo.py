@@ -1,117 +1,406 @@
-"""`make demo` whole: script, generator, pipeline, a killed JVM, and the count of it all."""
+"""`make demo` whole, in the order of its life, the page in a real Chromium.
+
+Run for a minute with its JVM killed, and counted; resumed and looked at, asked, acted on, its
+driver and its page's process killed; ended by Ctrl-C and counted again; then kept up as a service.
+"""
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
 
-from e2e import rig
+import browsing
+from e2e import demos, rig
+from e2e.demos import PIPELINE
+from headrace.jsonfile import read_json
+from headrace.model.places import Places
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "demo"
-PIPELINE = "metrics"
-QUERIES = {"history", "logins", "heartbeats", "overloaded", "silent", "logs.quarantine"}
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
 
-
-@contextmanager
-def demo(folder: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
-    binary = Path(sys.executable).with_name("headrace")
-    env = {**os.environ, "HEADRACE": str(binary), "DEMO_DIR": str(folder)}
-    with (folder.parent / "demo.err").open("w") as errors:
-        run = subprocess.Popen(
-            [SCRIPT, *args], env=env, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-    try:
-        yield run
-    except BaseException as exc:
-        exc.add_note((folder.parent / "demo.err").read_text()[-4000:])
-        raise
-    finally:
-        run.kill()
-        run.communicate()
-        project = rig.Project(folder)
-        for left in project.marked():  # only if the demo was killed, just now
-            left.kill()
+STATE = f"[data-pipeline={PIPELINE}] .state"
+PAGES = (
+    "/", "/pipelines/metrics", "/live", "/live/metrics.logins", "/sql", "/alerts?all=1",
+    "/quarantine", "/checkpoints", "/audit",
+)  # fmt: skip
 
 
-def ended(run: subprocess.Popen[str], folder: Path, timeout_s: float) -> dict[str, Any]:
-    out, _ = run.communicate(timeout=timeout_s)
-    words = (folder.parent / "demo.err").read_text()
-    assert run.returncode == 0, f"{out}\n{words}"
-    return dict(json.loads(out.splitlines()[-1]))
+@dataclass
+class Running:
+    """A demo with its page."""
+
+    demo: demos.Demo
+    link: str
+
+    @property
+    def project(self) -> rig.Project:
+        return self.demo.project
+
+    @property
+    def url(self) -> str:
+        return self.link.partition("/?")[0]
+
+    @property
+    def places(self) -> Places:
+        return Places(self.project.state)
 
 
-def jvm(project: rig.Project) -> int | None:
-    found = project.status(PIPELINE).get("jvm_pid") if project.state.exists() else None
-    return int(found) if found else None
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "shop"
 
 
-def kill_jvm(project: rig.Project) -> None:
-    pid = rig.eventually("a JVM runs", lambda: jvm(project), 120)
-    os.kill(pid, signal.SIGKILL)
-    rig.eventually("another JVM runs", lambda: jvm(project) not in (None, pid), 120)
+@pytest.fixture(scope="module")
+def told(folder: Path) -> dict[str, Any]:
+    """What the first session's last line says."""
+    with demos.demo(folder, "--for", "60s", "--rate", "100", "--json") as run:
+        rig.eventually("the first file of history", lambda: demos.has_history(folder), 150)
+        demos.kill_jvm(run.project)
+        said = demos.told(run.ended(600))
+        assert "wrote" in run.said
+    return said
 
 
-def has_history(folder: Path) -> bool:
-    return any((folder / "data" / "metrics").glob("date=*/*.parquet"))
+@pytest.fixture(scope="module")
+def demo(told: dict[str, Any], folder: Path) -> Iterator[Running]:
+    """The same folder goes on, with the page."""
+    with demos.demo(folder, HEADRACE_WEB="on") as run:
+        link = rig.eventually("the link is printed", lambda: printed_link(run.said), 60)
+        rig.eventually("every query has worked", lambda: demos.has_committed(run.project), 150)
+        yield Running(run, link)
 
 
-def assert_nothing_is_wrong(told: dict[str, Any], folder: Path) -> None:
-    assert (told["lost"], told["doubled"]) == (0, 0), told
-    assert told["quarantined"] == told["malformed"] > 0
-    assert told["alerts"]["overloaded"] >= 1
-    assert told["alerts"]["silent"] >= 1
-    assert told["files"] > 0
-    assert set(told["queries"]) == QUERIES
-    for query in told["queries"].values():
-        assert query["rows_in"] > 0
-        assert query["rows_out"] > 0
-        assert query["batches"] > 0
-        assert query["fresh_p50_ms"] > 0
-    assert rig.Project(folder).living() == []
+def printed_link(said: str) -> str | None:
+    found = re.search(r"page: (http\S+)", said)
+    return found[1] if found else None
 
 
-def test_the_demo_loses_and_doubles_nothing_when_its_jvm_is_killed(tmp_path: Path) -> None:
-    folder, words = tmp_path / "shop", tmp_path / "demo.err"
-    with demo(folder, "--for", "60s", "--rate", "100", "--json") as run:
-        rig.eventually("the first file of history", lambda: has_history(folder), 150)
-        kill_jvm(rig.Project(folder))
-        told = ended(run, folder, 600)
-    assert_nothing_is_wrong(told, folder)
+def test_the_demo_loses_and_doubles_nothing_when_its_jvm_is_killed(
+    told: dict[str, Any], folder: Path
+) -> None:
+    demos.assert_nothing_is_wrong(told, folder)
     assert told["restarts"] >= 1
-    assert "wrote" in words.read_text()
-
-    with demo(folder, "--rate", "50") as run:  # the same folder goes on, until Ctrl-C
-        rig.eventually("every query has worked", lambda: "running: " in words.read_text(), 180)
-        run.send_signal(signal.SIGINT)
-        run.communicate(timeout=240)
-    text = words.read_text()
-    assert run.returncode == 0, text
-    assert "goes on in" in text
-    assert "lost 0, doubled 0" in text
-    assert rig.Project(folder).living() == []
 
 
-@pytest.mark.chaos
-def test_three_kills_in_two_minutes_lose_and_double_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "shop"
-    with demo(folder, "--for", "120s", "--json") as run:
-        rig.eventually("the first file of history", lambda: has_history(folder), 150)
-        for _ in range(3):
-            kill_jvm(rig.Project(folder))
-            time.sleep(15)  # it is to be killed while it works, not while it starts
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing.chromium() as found:
+        yield found
 
-        told = ended(run, folder, 700)
 
-    assert_nothing_is_wrong(told, folder)
-    assert told["restarts"] >= 3
+@pytest.fixture(scope="module")
+def visit(demo: Running, browser: Browser) -> Iterator[browsing.Watched]:
+    """Logged in by the link that the demo printed."""
+    seen = browsing.watched(browser)
+    seen.page.goto(demo.link)
+    yield seen
+    seen.page.context.close()
+
+
+def loaded(page: Page, url: str) -> None:
+    page.goto(url)
+    page.wait_for_function("() => !document.querySelector('main').innerText.includes('Loading…')")
+    page.wait_for_selector(".connection.on")
+
+
+def test_the_first_screen_answers_without_a_click(demo: Running, visit: browsing.Watched) -> None:
+    page = visit.page
+    page.wait_for_selector("[data-live=logins] b")
+
+    assert "token" not in page.url
+    assert re.match(r"Healthy", page.inner_text("#health")), page.inner_text("#health")
+    assert "keeping up" in page.inner_text(f"[data-pipeline={PIPELINE}] .pace")
+    assert re.match(r"Last failure: metrics .* ago: .*JVM", page.inner_text("#last-failure"))
+    logins = page.inner_text("[data-live=logins] b")
+    assert int(logins.replace(",", "")) > 0
+    top = page.locator("[data-live=logins]").bounding_box()
+    assert top is not None
+    assert top["y"] + top["height"] < browsing.WIDE[1], "without scrolling"
+    visit.check()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_whole_wide_narrow_light_and_dark(
+    demo: Running, visit: browsing.Watched, path: str
+) -> None:
+    page = visit.page
+    for size in (browsing.WIDE, browsing.NARROW):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            loaded(page, demo.url + path)
+            assert browsing.overflow(page) <= 0, (path, size)
+            if path.startswith("/pipelines"):
+                page.wait_for_selector("#chart-rates .main-svg")
+            if path.startswith("/live/"):
+                page.wait_for_selector("#chart .main-svg")
+            if size == browsing.WIDE:
+                assert_accessible(page)
+    page.set_viewport_size({"width": browsing.WIDE[0], "height": browsing.WIDE[1]})
+    visit.check()
+
+
+def assert_accessible(page: Page) -> None:
+    found = Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    told = [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in serious]
+    assert told == []
+
+
+def test_values_change_by_themselves_within_two_seconds(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    """From the event's own time in the driver's file to the text in the browser."""
+    page = visit.page
+    loaded(page, f"{demo.url}/pipelines/metrics")
+    cell = "tr:has(b:text-is('heartbeats')) td:nth-child(8)"
+    shown = page.inner_text(cell)
+    waited = []
+    for _ in range(3):
+        page.wait_for_function(
+            "([cell, was]) => "
+            "[...document.querySelectorAll('tr')].some(r => r.innerText.startsWith('heartbeats') "
+            "&& r.cells[7].innerText !== was)",
+            arg=[cell, shown],
+            timeout=20_000,
+        )
+        now = time.time()
+        shown = page.inner_text(cell)
+        query = next(
+            q for q in demo.project.status(PIPELINE)["queries"] if q["name"] == "heartbeats"
+        )
+        waited.append(now - query["last_progress_at"])
+
+    assert min(waited) < 2.0, waited
+
+
+def test_a_question_is_answered_with_its_time_and_as_a_chart(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page = visit.page
+    loaded_sql(page, demo)
+    page.fill("#sql", "SELECT level, count(*) AS n FROM metrics GROUP BY level ORDER BY n DESC")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#as-of")
+
+    assert "metrics as of" in page.inner_text("#as-of")
+    assert "INFO" in page.inner_text("#answer")
+    page.select_option("#kind", "bar")
+    page.wait_for_selector("#answer .main-svg")
+    assert "q=SELECT" in page.url
+    page.fill("#sql", "SELECT * FROM metrix")
+    page.click("#ask")
+    page.wait_for_selector("#answer .card.bad")
+    assert "Did you mean 'metrics'?" in page.inner_text("#answer")
+    page.fill("#sql", "SELECT * FROM hear")
+    page.locator("#sql").press("End")
+    page.keyboard.type("t")
+    page.wait_for_selector("#suggestions button")
+    visit.complaints.clear()  # the browser tells of the 400 that was asked for
+
+
+def loaded_sql(page: Page, demo: Running) -> None:
+    page.goto(f"{demo.url}/sql")
+    page.wait_for_selector("details")
+
+
+def test_the_history_zooms_together_and_has_a_shared_address(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page = visit.page
+    loaded(page, f"{demo.url}/pipelines/metrics?range=1h&query=history")
+    page.wait_for_selector("#chart-phases .main-svg")
+
+    assert page.input_value("#query") == "history"
+    assert page.get_attribute("#range-1h", "aria-pressed") == "true"
+    page.click("#range-15m")
+    page.wait_for_function("() => document.querySelector('#range-15m').ariaPressed === 'true'")
+    assert "range=15m" in page.url
+    page.wait_for_selector("#chart-rates .main-svg")
+    zoomed = page.evaluate(
+        """async () => {
+          const one = document.getElementById('chart-rates');
+          const two = document.getElementById('chart-phases');
+          const [from, to] = one.layout.xaxis.range.map((v) => new Date(v).getTime());
+          const middle = [new Date(from + (to - from) / 4), new Date(to - (to - from) / 4)];
+          await window.Plotly.relayout(one, {'xaxis.range': middle});
+          await new Promise((done) => setTimeout(done, 500));
+          return [one, two].map((c) => c.layout.xaxis.range.map((v) => new Date(v).getTime()));
+        }"""
+    )
+    assert zoomed[0] == zoomed[1]
+    page.go_back()
+    page.wait_for_function("() => document.querySelector('#range-1h')?.ariaPressed === 'true'")
+    visit.check()
+
+
+def test_keys_go_to_pages_and_back_works(demo: Running, visit: browsing.Watched) -> None:
+    page = visit.page
+    loaded(page, demo.url)
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.wait_for_url("**/alerts")
+    page.go_back()
+    page.wait_for_selector("#health")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    page.keyboard.press("Escape")
+    visit.check()
+
+
+def test_a_restart_is_asked_for_confirmed_done_and_written_down(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page = visit.page
+    loaded(page, f"{demo.url}/pipelines/metrics")
+    before = demo.project.status(PIPELINE)["run"]
+
+    act(page, "restart")
+
+    rig.eventually("another run", lambda: demo.project.status(PIPELINE)["run"] != before, 90)
+    shows(page, "running")
+    loaded(page, f"{demo.url}/audit")
+    assert re.search(r"\(page\)\s+restart\s+metrics", page.inner_text("main"))
+    visit.check()
+
+
+def test_a_driver_killed_while_one_looks(demo: Running, visit: browsing.Watched) -> None:
+    page = visit.page
+    loaded(page, demo.url)
+    pid = demo.project.status(PIPELINE)["jvm_pid"]
+
+    os.kill(pid, signal.SIGKILL)
+
+    page.wait_for_function(
+        f"() => document.querySelector('{STATE}').innerText !== 'running'",
+        timeout=30_000,
+    )
+    page.wait_for_function(
+        "() => document.querySelector('#last-failure').innerText.startsWith('Last failure')",
+        timeout=30_000,
+    )
+    page.wait_for_function(
+        f"() => document.querySelector('{STATE}').innerText === 'running'",
+        timeout=120_000,
+    )
+    href = page.get_attribute("#last-failure a", "href")
+    loaded(page, f"{demo.url}{href}")
+    page.wait_for_selector("#what")
+    assert page.inner_text("#what")
+    page.fill("#search", "WARN")
+    page.wait_for_function("() => document.querySelector('#found').innerText.includes('lines')")
+    with page.expect_download() as taken:
+        page.click("text=Download all about it")
+    assert taken.value.suggested_filename.endswith(".zip")
+    visit.check()
+
+
+def test_a_page_whose_process_died_says_so_and_heals(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page = visit.page
+    loaded(page, demo.url)
+    told = read_json(demo.places.web)
+    assert told is not None
+
+    psutil.Process(int(told["pid"])).kill()
+
+    page.wait_for_selector(".connection.lost", timeout=20_000)
+    page.wait_for_selector(".connection.on", timeout=60_000)
+    page.wait_for_function("() => document.querySelector('#notice').hidden")
+    assert demo.project.status(PIPELINE)["state"] == "running", "no pipeline noticed"
+    visit.complaints.clear()  # the browser tells of what could not be reached
+
+
+def test_every_listener_is_of_this_machine_only(demo: Running) -> None:
+    """Web, Spark, block managers: the whole tree of processes."""
+    mine = [*psutil.Process().children(recursive=True), *demo.project.marked()]
+    listening = [
+        (one.pid, found.laddr.ip)
+        for one in mine
+        if one.is_running()
+        for found in one.net_connections("tcp")
+        if found.status == psutil.CONN_LISTEN
+    ]
+
+    assert listening
+    outside = [one for one in listening if one[1] not in ("127.0.0.1", "::1", "::ffff:127.0.0.1")]
+    assert outside == []
+
+
+def test_ctrl_c_ends_what_went_on_and_counts_it_all(demo: Running) -> None:
+    demo.demo.interrupt()
+    demo.demo.ended(240)
+
+    assert "goes on in" in demo.demo.said
+    assert "lost 0, doubled 0" in demo.demo.said
+    assert demo.project.living() == []
+
+
+@pytest.fixture
+def service(demo: Running, browser: Browser) -> Iterator[browsing.Watched]:
+    """The demo's project, edited, and kept up as anybody's; the generator goes on beside it."""
+    project = demo.project
+    file = next((project.folder / "pipelines").glob("*.py"))
+    file.write_text(file.read_text() + "\n# edited\n")
+    module = [sys.executable, "-m", "headrace.demo.generator", str(project.folder)]
+    command = [*module, "--rate", "100", "--seed", "1"]
+    env = {**os.environ, "HEADRACE_WEB": "on"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE):  # it ends with its input
+        try:
+            project.headrace("up", env=env)
+            seen = browsing.watched(browser)
+            seen.page.goto(project.headrace("token", env=env).split()[-1])
+            yield seen
+            seen.page.context.close()
+        finally:
+            project.headrace("down", code=None)
+
+
+def test_stop_start_and_roll_back_from_the_page(demo: Running, service: browsing.Watched) -> None:
+    page, project = service.page, demo.project
+    loaded(page, f"{demo.url}/pipelines/metrics")
+    shows(page, "running")
+    newer = project.status(PIPELINE)["version"]
+
+    act(page, "stop")
+    shows(page, "stopped")
+    assert project.status(PIPELINE)["jvm_pid"] is None
+    act(page, "start")
+    shows(page, "running")
+    assert project.status(PIPELINE)["version"] == newer
+    act(page, "rollback")
+    rig.eventually("an older version", lambda: project.status(PIPELINE)["version"] != newer, 90)
+    shows(page, "running")
+
+    loaded(page, f"{demo.url}/audit")
+    for what in ("stop", "start", "rollback"):
+        assert re.search(rf"\(page\)\s+{what}\s+metrics", page.inner_text("main"))
+    service.check()
+
+
+def act(page: Page, what: str) -> None:
+    page.click(f"#do-{what}")
+    page.click("#dialog-yes")
+
+
+def shows(page: Page, state: str) -> None:
+    page.wait_for_function(
+        "wanted => document.querySelector('h1 + .state')?.innerText === wanted",
+        arg=state,
+        timeout=120_000,
+    )

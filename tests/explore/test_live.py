@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -133,6 +134,24 @@ def test_every_answer_is_of_one_batch_while_snapshots_come_and_go(
     assert all(row == (batch, batch, 50) for batch, row in seen)
     assert [batch for batch, _ in seen] == sorted(batch for batch, _ in seen)
     assert seen[-1][0] > seen[0][0]
+
+
+def test_a_snapshot_deleted_while_it_is_asked_about_is_read_to_its_end(
+    project: Path, table: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also between what DuckDB is allowed to read and its reading."""
+    table.add(7, rows(minute=[1], logins=[5]), at=70.0, is_whole=True)
+    lock = questions._lock
+
+    def lock_and_delete(conn: Any, scans: Any) -> None:
+        lock(conn, scans)
+        for path in folder(project).glob("*.parquet"):
+            path.unlink()
+
+    monkeypatch.setattr(questions, "_lock", lock_and_delete)
+
+    assert asked(project, "SELECT logins FROM logins").rows == ((5,),)
+    assert list(folder(project).glob("*.parquet")) == []
 
 
 def test_a_copy_outlives_the_snapshot(project: Path, table: Snapshots, tmp_path: Path) -> None:

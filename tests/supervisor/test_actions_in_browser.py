@@ -1,6 +1,6 @@
 """Every action of the page in a real Chromium and by a real supervisor; drivers without Spark.
 
-That the same works on a real running demo is for tests/e2e/test_page.py to show.
+That the same works on a real running demo is for tests/e2e/test_demo.py to show.
 """
 
 from __future__ import annotations

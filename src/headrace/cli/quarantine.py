@@ -38,7 +38,7 @@ def list_(options: Options, name: str | None, newest: int, json_: bool) -> None:
 
     seen = quarantined.found(options.open(), name, newest)
     if json_:
-        tables.print_json({"quarantines": [quarantined.as_body(one) for one in seen]})
+        tables.print_json({"quarantines": [one.to_json() for one in seen]})
     else:
         print_all(seen)
 

@@ -88,6 +88,8 @@ def overview(seen: Overview) -> RenderableType:
         if status.queries:
             parts.append(_query_table(status.queries))
     parts += [Text(hint, style="dim") for hint in seen.hints]
+    if seen.page:
+        parts.append(Text(f"page: {seen.page} (headrace token prints a link)", style="dim"))
     return Group(*parts)
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import click
 
 from headrace.cli.options import as_json
+from headrace.errors import SetupError
+
+WITHIN_S = 300.0
+POLL_S = 0.1
 
 
 @click.command()
@@ -24,7 +31,7 @@ def warm(json_: bool) -> None:
     java.check()
     began, archive = time.monotonic(), classes.kept()
     with spinner.shown("a pipeline is rehearsed, to keep Spark's classes ready", quiet=json_):
-        classes.keep(archive)
+        keep(archive)
     took, size = time.monotonic() - began, archive.stat().st_size
     if json_:
         tables.print_json({"path": str(archive), "bytes": size, "took_s": round(took, 1)})
@@ -32,6 +39,45 @@ def warm(json_: bool) -> None:
         click.echo(
             f"Spark's classes are kept ready: {size / 1e6:.0f} MB in {took:.0f} s.\n  {archive}"
         )
+
+
+def keep(archive: Path) -> None:
+    """Rehearse a pipeline, and have its JVM write what it loaded; else what was there stays."""
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+            fresh = Path(scratch) / "fresh.jsa"
+            _rehearsed(Path(scratch), fresh)
+            fresh.replace(archive)
+    except OSError as exc:
+        raise _failed(archive, str(exc)) from exc
+
+
+def _rehearsed(scratch: Path, fresh: Path) -> None:
+    from headrace.supervisor import process
+
+    log, module = scratch / "log", "headrace.driver.rehearsal"
+    command = [sys.executable, "-m", module, str(scratch), str(fresh)]
+    run = process.Companion(command, scratch, log)
+    deadline = time.monotonic() + WITHIN_S
+    try:
+        while run.code is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if run.code != 0 or not fresh.exists():
+            late = f"it was not done within {WITHIN_S:.0f} s" if run.code is None else ""
+            raise _failed(fresh, late or process.tail_of(log).strip() or "Java wrote no archive")
+    finally:
+        run.end()
+
+
+def _failed(archive: Path, why: str) -> SetupError:
+    return SetupError(
+        "Spark's classes could not be kept ready.",
+        why=why,
+        where=str(archive.parent),
+        fix="pipelines run without it; run `headrace warm` as the one who installed Headrace",
+        slug="warm-failed",
+    )
 
 
 COMMANDS = (warm,)

@@ -9,9 +9,13 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headrace.driver import session
+from headrace.driver import classes, session
 from headrace.errors import Error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 LINES = [
     {"at": "2026-01-01T00:00:01Z", "level": "INFO", "body": {"job": "a", "load": 0.5, "tags": [1]}},
@@ -21,20 +25,28 @@ SCHEMA = "at timestamp, level string, body struct<job: string, load: double, tag
 
 
 def main(scratch: Path, archive: Path) -> None:
-    options = {session.JAVA_OPTIONS: f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:disable'}
-    cores = os.cpu_count() or 1
-    conf = session.settings_of("warm", options, run_dir=scratch, cores=cores, is_short=True)
+    conf = session.settings_of(
+        "warm",
+        {},
+        run_dir=scratch,
+        cores=os.cpu_count() or 1,
+        is_short=True,
+        java=classes.make(archive),
+    )
     session.write_conf(scratch / "conf", conf)
     session.prepare_environment(scratch / "conf", (), is_local=True)
-    rehearse(scratch)
+    spark = session.start()
+    jvm = session.jvm_process(spark)
+    rehearse(spark, scratch)
+    spark.stop()
+    jvm.stdin.close()  # it ends with that, and writes at its very end
+    jvm.wait()
 
 
-def rehearse(scratch: Path) -> None:
+def rehearse(spark: SparkSession, scratch: Path) -> None:
     """Sources, parsing, windows, state, joins, Python in between, and both ways to write."""
-    from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
 
-    spark = session.start()
     (scratch / "in").mkdir()
     (scratch / "in" / "lines.json").write_text("\n".join(map(json.dumps, LINES)))
     raw = spark.readStream.text(str(scratch / "in"))
@@ -70,7 +82,6 @@ def rehearse(scratch: Path) -> None:
     for query in queries:
         query.awaitTermination()
     spark.read.parquet(place).groupBy("date").count().collect()
-    spark.stop()
 
 
 if __name__ == "__main__":

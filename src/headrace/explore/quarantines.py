@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from headrace.explore import names
+from headrace.explore.answer import plain
 from headrace.explore.ask import ask
 from headrace.explore.names import Names
 from headrace.transforms.quarantine import SUFFIX
@@ -42,6 +44,20 @@ class Record:
         shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said)
         return shown[:TEXT_MAX] + ("…" if (self.size or 0) > TEXT_MAX else "")
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "at": plain(self.at),
+            "reason": self.reason,
+            "detail": self.detail,
+            "source": self.source,
+            "partition": self.partition,
+            "offset": self.offset,
+            "bytes": self.size,
+            "version": self.version,
+            "text": self.text,
+            "raw": plain(self.raw),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
@@ -61,6 +77,17 @@ class Quarantine:
     def of(self) -> str:
         """The view or stream whose records these are."""
         return self.query.partition(f".{SUFFIX}")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pipeline": self.pipeline,
+            "query": self.query,
+            "of": self.of,
+            "path": self.path,
+            "rows": self.rows,
+            "reasons": self.reasons,
+            "newest": [record.to_json() for record in self.newest],
+        }
 
 
 def quarantines(known: Names, newest: int = 10) -> list[Quarantine]:

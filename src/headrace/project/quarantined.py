@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.config import near
 from headrace.errors import ConfigError
-from headrace.explore.answer import plain
 from headrace.explore.quarantines import Quarantine, quarantines
 from headrace.project import tables
 from headrace.project.workspace import Workspace
@@ -30,29 +27,3 @@ def found(work: Workspace, name: str | None, newest: int) -> list[Quarantine]:
 
 def full(one: Quarantine) -> str:
     return f"{one.pipeline}/{one.query}"
-
-
-def as_body(one: Quarantine) -> dict[str, Any]:
-    return {
-        "pipeline": one.pipeline,
-        "query": one.query,
-        "of": one.of,
-        "path": one.path,
-        "rows": one.rows,
-        "reasons": one.reasons,
-        "newest": [
-            {
-                "at": plain(r.at),
-                "reason": r.reason,
-                "detail": r.detail,
-                "source": r.source,
-                "partition": r.partition,
-                "offset": r.offset,
-                "bytes": r.size,
-                "version": r.version,
-                "text": r.text,
-                "raw": plain(r.raw),
-            }
-            for r in one.newest
-        ],
-    }

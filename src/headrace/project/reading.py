@@ -22,7 +22,7 @@ from headrace.model.runview import RunView, fold
 from headrace.model.status import PipelineStatus, State
 from headrace.project import definitions, runs, tail
 from headrace.project.workspace import Workspace, known_query
-from headrace.state import desired, folders, supervisors
+from headrace.state import desired, folders, page, supervisors
 from headrace.store import db, pipelines
 
 NOBODY = "The supervisor is not running: nothing is watched or restarted. fix: headrace up"
@@ -39,16 +39,20 @@ _BEGIN = (
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What `status` shows. `notice` is about the supervisor, `hints` say what to do next."""
+    """What `status` shows. `notice` is about the supervisor, `hints` say what to do next; `page` is
+    the page's address, while it runs.
+    """
 
     supervisor: Process | None
     pipelines: tuple[PipelineStatus, ...]
     notice: str | None = None
     hints: tuple[str, ...] = ()
+    page: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         supervisor = {"pid": self.supervisor.pid} if self.supervisor else None
-        return {"supervisor": supervisor, "pipelines": [p.to_json() for p in self.pipelines]}
+        pipelines = [p.to_json() for p in self.pipelines]
+        return {"supervisor": supervisor, "page": self.page, "pipelines": pipelines}
 
 
 def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = True) -> Overview:
@@ -66,7 +70,8 @@ def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = T
     notice = NOBODY if found and supervisor is None else None
     if with_edits:
         found = [_with_edits(work, status) for status in found]
-    return Overview(supervisor, tuple(found), notice, hints)
+    listens = page.listening(work.places)
+    return Overview(supervisor, tuple(found), notice, hints, listens.url if listens else None)
 
 
 def statuses(work: Workspace, supervisor: Process | None) -> list[PipelineStatus]:

@@ -1,4 +1,4 @@
-"""Children that answer questions over data: see `explore/worker.py`, which is what they run.
+"""Children that answer questions over data: see `project/worker.py`, which is what they run.
 
 Invariants: at most WORKERS questions at once; one that takes too long is killed with its child, and
 a new one is started; nothing of a question is on a command line.
@@ -33,7 +33,7 @@ class Workers:
         self._command = (
             sys.executable,
             "-m",
-            "headrace.explore.worker",
+            "headrace.project.worker",
             str(settings.project),
             settings.profile,
         )

@@ -1,4 +1,4 @@
-"""`python -m headrace.explore.worker PROJECT PROFILE`: answers questions, one line of JSON each.
+"""`python -m headrace.project.worker PROJECT PROFILE`: answers questions, one line of JSON each.
 
 The page's process has such children, so that a question can be ended for good, and so that what
 reads data (DuckDB, Arrow) is not in the process that is open to the network. Ends with its stdin.
@@ -21,10 +21,8 @@ from headrace.errors import Error, SqlError
 from headrace.explore import ask as questions
 from headrace.explore import names
 from headrace.explore.quarantines import over_time, quarantines
-from headrace.jsonfile import read_json
-from headrace.model.pipeline import Definition
-from headrace.model.places import Places
-from headrace.state import desired
+from headrace.project import tables
+from headrace.project.workspace import Workspace
 
 MEMORY_BYTES = 6 * 1024**3  # of addresses; what DuckDB may really use is set below
 CELL_MAX = 10_000
@@ -35,9 +33,7 @@ def main() -> int:
     settings = config.load(Path(sys.argv[1]), sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    import duckdb  # now, so that the first question need not wait for it
-
-    duckdb.connect(":memory:").close()
+    questions.prepare()
     for line in sys.stdin:
         sys.stdout.write(answer(settings, line) + "\n")
         sys.stdout.flush()
@@ -64,19 +60,7 @@ def answer(settings: Settings, line: str) -> str:
 
 
 def known(settings: Settings) -> names.Names:
-    return replace(names.collect(settings, _deployed(settings)), is_confined=True)
-
-
-def _deployed(settings: Settings) -> list[Definition]:
-    places, found = Places(settings.state), []
-    for one in desired.listed(places):
-        path = places.definition(one.version, one.profile, one.pipeline)
-        try:
-            body = read_json(path)
-            found += [Definition.from_json(body)] if body else []
-        except (Error, KeyError, TypeError):
-            continue  # it hides its own names, not those of the others
-    return found
+    return replace(tables.known_names(Workspace(settings)), is_confined=True)
 
 
 def _sql(settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,28 +76,14 @@ def _sql(settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _quarantine(settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
-    from headrace.explore.answer import plain
-
+    """Records without their raw bytes: what is shown of them is safe to show."""
     all_names = known(settings)
     found = []
     for one in quarantines(all_names, int(asked["rows"])):
-        newest = [
-            {
-                "at": plain(r.at),
-                "reason": r.reason,
-                "detail": r.detail,
-                "source": r.source,
-                "partition": r.partition,
-                "offset": r.offset,
-                "bytes": r.size,
-                "version": r.version,
-                "text": _short(r.text),
-            }
-            for r in one.newest
-        ]
-        about = {"pipeline": one.pipeline, "query": one.query, "of": one.of, "rows": one.rows}
-        times = over_time(all_names, one)
-        found.append({**about, "reasons": one.reasons, "newest": newest, "over_time": times})
+        body = one.to_json() | {"over_time": over_time(all_names, one)}
+        for record in body["newest"]:
+            del record["raw"]
+        found.append(body)
     return {"quarantines": found}
 
 
