@@ -19,6 +19,8 @@ from headrace.model.places import Places
 from headrace.model.runs import Desired
 from headrace.state import desired
 
+pytestmark = pytest.mark.thorough
+
 ROWS = [
     (b'{"id": "x"}', "wrong-type", "id is no int"),
     (b"\xff\x00[red]", "not-utf8", None),

@@ -1,7 +1,7 @@
 """`make demo` whole, in the order of its life, the page in a real Chromium.
 
-Run for a minute with its JVM killed, and counted; resumed and looked at, asked, acted on, its
-driver and its page's process killed; ended by Ctrl-C and counted again; then kept up as a service.
+Run for a minute, its JVM killed while one looks, and counted; then its project kept up as a
+service, the generator beside it: looked at, asked, acted on, and counted again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ from playwright.sync_api import Browser, Page
 import browsing
 from e2e import demos, rig
 from e2e.demos import PIPELINE
+from headrace.cli import demo_session
+from headrace.demo import reach
+from headrace.demo.places import DemoPlaces
 from headrace.jsonfile import read_json
 from headrace.model.places import Places
+from headrace.project.workspace import open_workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -39,14 +43,10 @@ PAGES = (
 
 @dataclass
 class Running:
-    """A demo with its page."""
+    """The demo's project with its page."""
 
-    demo: demos.Demo
+    project: rig.Project
     link: str
-
-    @property
-    def project(self) -> rig.Project:
-        return self.demo.project
 
     @property
     def url(self) -> str:
@@ -63,28 +63,55 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(folder: Path) -> dict[str, Any]:
-    """What the first session's last line says."""
-    with demos.demo(folder, "--for", "60s", "--rate", "100", "--json") as run:
-        rig.eventually("the first file of history", lambda: demos.has_history(folder), 150)
-        demos.kill_jvm(run.project)
+def browser() -> Iterator[Browser]:
+    with browsing.chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def told(folder: Path, browser: Browser) -> dict[str, Any]:
+    """What the last line of `make demo` says."""
+    with demos.demo(folder, "--for", "60s", "--rate", "100", "--json", HEADRACE_WEB="on") as run:
+        link = rig.eventually("the link is printed", lambda: printed_link(run.said), 60)
+        rig.eventually("every query has worked", lambda: demos.has_committed(run.project), 150)
+        see_it_die(Running(run.project, link), browser)
         said = demos.told(run.ended(600))
         assert "wrote" in run.said
     return said
 
 
-@pytest.fixture(scope="module")
-def demo(told: dict[str, Any], folder: Path) -> Iterator[Running]:
-    """The same folder goes on, with the page."""
-    with demos.demo(folder, HEADRACE_WEB="on") as run:
-        link = rig.eventually("the link is printed", lambda: printed_link(run.said), 60)
-        rig.eventually("every query has worked", lambda: demos.has_committed(run.project), 150)
-        yield Running(run, link)
-
-
 def printed_link(said: str) -> str | None:
     found = re.search(r"page: (http\S+)", said)
     return found[1] if found else None
+
+
+def see_it_die(demo: Running, browser: Browser) -> None:
+    """A JVM killed while one looks: the page says so, why, and when it is back."""
+    seen = browsing.watched(browser)
+    page = seen.page
+    page.goto(demo.link)
+    page.wait_for_selector(STATE)
+    assert page.inner_text("#last-failure") == "Nothing has failed in the last seven days."
+
+    os.kill(demo.project.status(PIPELINE)["jvm_pid"], signal.SIGKILL)
+
+    for words in (
+        f"() => document.querySelector('{STATE}').innerText !== 'running'",
+        "() => document.querySelector('#last-failure').innerText.startsWith('Last failure')",
+        f"() => document.querySelector('{STATE}').innerText === 'running'",
+    ):
+        page.wait_for_function(words, timeout=120_000)
+    href = page.get_attribute("#last-failure a", "href")
+    loaded(page, f"{demo.url}{href}")
+    page.wait_for_selector("#what")
+    assert "JVM" in page.inner_text("#what")
+    page.fill("#search", "WARN")
+    page.wait_for_function("() => document.querySelector('#found').innerText.includes('lines')")
+    with page.expect_download() as taken:
+        page.click("text=Download all about it")
+    assert taken.value.suggested_filename.endswith(".zip")
+    seen.check()
+    page.context.close()
 
 
 def test_the_demo_loses_and_doubles_nothing_when_its_jvm_is_killed(
@@ -95,14 +122,32 @@ def test_the_demo_loses_and_doubles_nothing_when_its_jvm_is_killed(
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsing.chromium() as found:
-        yield found
+def demo(told: dict[str, Any], folder: Path) -> Iterator[Running]:
+    """The demo's project, edited, and kept up as anybody's; the generator goes on beside it."""
+    project = rig.Project(folder)
+    file = next((folder / "pipelines").glob("*.py"))
+    file.write_text(file.read_text() + "\n# edited\n")
+    module = [sys.executable, "-m", "headrace.demo.generator", str(folder)]
+    env = {**os.environ, "HEADRACE_WEB": "on"}
+    command = [*module, "--rate", "100", "--seed", "1"]
+    work, places = open_workspace(folder, "dev"), DemoPlaces(folder)
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as generator:
+        try:
+            project.headrace("up", env=env)
+            rig.eventually("every query has worked", lambda: demos.has_committed(project), 150)
+            yield Running(project, project.headrace("token", env=env).split()[-1])
+            generator.communicate()  # it ends with its input
+            rig.eventually("all is read", lambda: not reach.pending(work.settings, places), 120)
+        finally:
+            project.headrace("down", code=None)
+    assert project.living() == []
+    counted = demo_session.counted(work, places)
+    assert counted.is_right, counted
 
 
 @pytest.fixture(scope="module")
 def visit(demo: Running, browser: Browser) -> Iterator[browsing.Watched]:
-    """Logged in by the link that the demo printed."""
+    """Logged in by a link of `headrace token`."""
     seen = browsing.watched(browser)
     seen.page.goto(demo.link)
     yield seen
@@ -136,18 +181,21 @@ def test_every_page_is_whole_wide_narrow_light_and_dark(
     demo: Running, visit: browsing.Watched, path: str
 ) -> None:
     page = visit.page
-    for size in (browsing.WIDE, browsing.NARROW):
+    for size, scheme in (
+        (browsing.WIDE, "light"),
+        (browsing.WIDE, "dark"),
+        (browsing.NARROW, "light"),  # how wide it is has nothing to do with its colours
+    ):
         page.set_viewport_size({"width": size[0], "height": size[1]})
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            loaded(page, demo.url + path)
-            assert browsing.overflow(page) <= 0, (path, size)
-            if path.startswith("/pipelines"):
-                page.wait_for_selector("#chart-rates .main-svg")
-            if path.startswith("/live/"):
-                page.wait_for_selector("#chart .main-svg")
-            if size == browsing.WIDE:
-                assert_accessible(page)
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        loaded(page, demo.url + path)
+        if path.startswith("/pipelines"):
+            page.wait_for_selector("#chart-rates .main-svg")
+        if path.startswith("/live/"):
+            page.wait_for_selector("#chart .main-svg")
+        assert browsing.overflow(page) <= 0, (path, size)
+        if size == browsing.WIDE:
+            assert_accessible(page)
     page.set_viewport_size({"width": browsing.WIDE[0], "height": browsing.WIDE[1]})
     visit.check()
 
@@ -262,53 +310,6 @@ def test_keys_go_to_pages_and_back_works(demo: Running, visit: browsing.Watched)
     visit.check()
 
 
-def test_a_restart_is_asked_for_confirmed_done_and_written_down(
-    demo: Running, visit: browsing.Watched
-) -> None:
-    page = visit.page
-    loaded(page, f"{demo.url}/pipelines/metrics")
-    before = demo.project.status(PIPELINE)["run"]
-
-    act(page, "restart")
-
-    rig.eventually("another run", lambda: demo.project.status(PIPELINE)["run"] != before, 90)
-    shows(page, "running")
-    loaded(page, f"{demo.url}/audit")
-    assert re.search(r"\(page\)\s+restart\s+metrics", page.inner_text("main"))
-    visit.check()
-
-
-def test_a_driver_killed_while_one_looks(demo: Running, visit: browsing.Watched) -> None:
-    page = visit.page
-    loaded(page, demo.url)
-    pid = demo.project.status(PIPELINE)["jvm_pid"]
-
-    os.kill(pid, signal.SIGKILL)
-
-    page.wait_for_function(
-        f"() => document.querySelector('{STATE}').innerText !== 'running'",
-        timeout=30_000,
-    )
-    page.wait_for_function(
-        "() => document.querySelector('#last-failure').innerText.startsWith('Last failure')",
-        timeout=30_000,
-    )
-    page.wait_for_function(
-        f"() => document.querySelector('{STATE}').innerText === 'running'",
-        timeout=120_000,
-    )
-    href = page.get_attribute("#last-failure a", "href")
-    loaded(page, f"{demo.url}{href}")
-    page.wait_for_selector("#what")
-    assert page.inner_text("#what")
-    page.fill("#search", "WARN")
-    page.wait_for_function("() => document.querySelector('#found').innerText.includes('lines')")
-    with page.expect_download() as taken:
-        page.click("text=Download all about it")
-    assert taken.value.suggested_filename.endswith(".zip")
-    visit.check()
-
-
 def test_a_page_whose_process_died_says_so_and_heals(
     demo: Running, visit: browsing.Watched
 ) -> None:
@@ -342,55 +343,33 @@ def test_every_listener_is_of_this_machine_only(demo: Running) -> None:
     assert outside == []
 
 
-def test_ctrl_c_ends_what_went_on_and_counts_it_all(demo: Running) -> None:
-    demo.demo.interrupt()
-    demo.demo.ended(240)
-
-    assert "goes on in" in demo.demo.said
-    assert "lost 0, doubled 0" in demo.demo.said
-    assert demo.project.living() == []
-
-
-@pytest.fixture
-def service(demo: Running, browser: Browser) -> Iterator[browsing.Watched]:
-    """The demo's project, edited, and kept up as anybody's; the generator goes on beside it."""
-    project = demo.project
-    file = next((project.folder / "pipelines").glob("*.py"))
-    file.write_text(file.read_text() + "\n# edited\n")
-    module = [sys.executable, "-m", "headrace.demo.generator", str(project.folder)]
-    command = [*module, "--rate", "100", "--seed", "1"]
-    env = {**os.environ, "HEADRACE_WEB": "on"}
-    with subprocess.Popen(command, stdin=subprocess.PIPE):  # it ends with its input
-        try:
-            project.headrace("up", env=env)
-            seen = browsing.watched(browser)
-            seen.page.goto(project.headrace("token", env=env).split()[-1])
-            yield seen
-            seen.page.context.close()
-        finally:
-            project.headrace("down", code=None)
-
-
-def test_stop_start_and_roll_back_from_the_page(demo: Running, service: browsing.Watched) -> None:
-    page, project = service.page, demo.project
+def test_each_action_is_asked_for_confirmed_done_and_written_down(
+    demo: Running, visit: browsing.Watched
+) -> None:
+    page, project = visit.page, demo.project
     loaded(page, f"{demo.url}/pipelines/metrics")
     shows(page, "running")
-    newer = project.status(PIPELINE)["version"]
+    before = project.status(PIPELINE)
 
+    act(page, "restart")
+    rig.eventually("another run", lambda: project.status(PIPELINE)["run"] != before["run"], 90)
+    shows(page, "running")
     act(page, "stop")
     shows(page, "stopped")
     assert project.status(PIPELINE)["jvm_pid"] is None
     act(page, "start")
     shows(page, "running")
-    assert project.status(PIPELINE)["version"] == newer
+    assert project.status(PIPELINE)["version"] == before["version"]
     act(page, "rollback")
-    rig.eventually("an older version", lambda: project.status(PIPELINE)["version"] != newer, 90)
+    rig.eventually(
+        "an older version", lambda: project.status(PIPELINE)["version"] != before["version"], 90
+    )
     shows(page, "running")
 
     loaded(page, f"{demo.url}/audit")
-    for what in ("stop", "start", "rollback"):
+    for what in ("restart", "stop", "start", "rollback"):
         assert re.search(rf"\(page\)\s+{what}\s+metrics", page.inner_text("main"))
-    service.check()
+    visit.check()
 
 
 def act(page: Page, what: str) -> None:

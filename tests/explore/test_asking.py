@@ -19,6 +19,8 @@ from headrace.explore import names
 from headrace.explore.answer import Answer
 from headrace.model.pipeline import Definition, Query
 
+pytestmark = pytest.mark.thorough
+
 TOML = """
 [project]
 name = "test"

@@ -26,6 +26,8 @@ from headrace.supervisor.situation import Limits, OpenAlert, Situation
 from headrace.supervisor.taking import FILES_PER_TICK, Left, Taking, in_turn, left
 from supervisor.conftest import FAKE_DRIVER, Project
 
+pytestmark = pytest.mark.thorough
+
 ID = "86222327-93f0-460e"
 SHAPE = alertlines.Shape(("c",), "Cluster {c}: load {load}", "critical")
 

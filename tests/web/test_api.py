@@ -16,6 +16,8 @@ from headrace.state import requests
 from headrace.web.doors import API, DOORS
 from web.conftest import Visitor, with_history
 
+pytestmark = pytest.mark.thorough
+
 
 def test_the_overview_answers_the_first_questions(inside: Visitor) -> None:
     with_history(inside.project)

@@ -21,6 +21,8 @@ from headrace.web.doors import DOORS, OPEN, Door
 from headrace.web.site import Site
 from web.conftest import HOST, Visitor, with_history
 
+pytestmark = pytest.mark.thorough
+
 CLOSED = [door for door in DOORS if door.path not in OPEN]
 
 

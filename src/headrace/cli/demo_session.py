@@ -203,16 +203,17 @@ def _report(wish: Wish, work: Workspace, demo: DemoPlaces, watcher: Watcher, end
     if not ended.is_read:
         say("not everything was read, so there is no count; the next start goes on with the rest")
         return 1 if wish.for_s is not None else endings.stop_code(ended.exit)
-    counted = _counted(work, demo)
-    for line in view.summary(counted):
-        say(line, colour="green" if counted.is_right else "red")
+    found = counted(work, demo)
+    for line in view.summary(found):
+        say(line, colour="green" if found.is_right else "red")
     say(f"the project stays in {wish.folder}; headrace demo --dir {wish.folder} goes on with it")
     if wish.json:
-        print_line(watcher.to_json(counted))
-    return 0 if counted.is_right and endings.stop_code(ended.exit) == 0 else 1
+        print_line(watcher.to_json(found))
+    return 0 if found.is_right and endings.stop_code(ended.exit) == 0 else 1
 
 
-def _counted(work: Workspace, demo: DemoPlaces) -> count.Count:
+def counted(work: Workspace, demo: DemoPlaces) -> count.Count:
+    """What came out of all that went in, once nothing works on it any more."""
     files = truth.input_files(demo.incoming, demo.truth)
     lines = (line for path in files for line in truth.lines_of(path))
     want = count.expected(lines, truth.customers(demo.customers))

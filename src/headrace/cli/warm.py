@@ -13,7 +13,6 @@ from headrace.cli.options import as_json
 from headrace.errors import SetupError
 
 WITHIN_S = 300.0
-POLL_S = 0.1
 
 
 @click.command()
@@ -58,16 +57,9 @@ def _rehearsed(scratch: Path, fresh: Path) -> None:
 
     log, module = scratch / "log", "headrace.driver.rehearsal"
     command = [sys.executable, "-m", module, str(scratch), str(fresh)]
-    run = process.Companion(command, scratch, log)
-    deadline = time.monotonic() + WITHIN_S
-    try:
-        while run.code is None and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-        if run.code != 0 or not fresh.exists():
-            late = f"it was not done within {WITHIN_S:.0f} s" if run.code is None else ""
-            raise _failed(fresh, late or process.tail_of(log).strip() or "Java wrote no archive")
-    finally:
-        run.end()
+    why = process.finished(command, scratch, log, WITHIN_S)
+    if why or not fresh.exists():
+        raise _failed(fresh, why or "Java wrote no archive")
 
 
 def _failed(archive: Path, why: str) -> SetupError:

@@ -148,9 +148,9 @@ def _escape(value: str) -> str:
 
 def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local: bool) -> None:
     """For the JVM that is about to be launched and the Python workers below it."""
-    theirs = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
-    settings = shlex.quote(str(folder / "spark-defaults.conf"))
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {settings} {theirs}"
+    ours = f"--properties-file {shlex.quote(str(folder / 'spark-defaults.conf'))} "
+    theirs = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").removeprefix(ours)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = ours + theirs
     os.environ["LOG4J_CONFIGURATION_FILE"] = (folder / "log4j2.properties").absolute().as_uri()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local:

@@ -150,25 +150,31 @@ def start_supervisor(project: Path, profile: str, places: Places | None = None) 
 
         places = Places(config.load(project, profile).state)
     places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = places.supervisor_log
+    begin = log.stat().st_size if log.exists() else 0
+    child = _detached([*SUPERVISOR, str(project), "--profile", profile], project, log)
+    return _await_supervisor(child, places, begin)
+
+
+def _detached(command: Sequence[str], cwd: Path, log: Path) -> subprocess.Popen[bytes]:
     marks = (processes.RUN_MARK, processes.STATE_MARK)
     environment = {name: value for name, value in os.environ.items() if name not in marks}
-    log = os.open(places.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    begin = os.fstat(log).st_size
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         child = subprocess.Popen(
-            [*SUPERVISOR, str(project), "--profile", profile],
-            cwd=project,
+            command,
+            cwd=cwd,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=handle,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             umask=0o077,
         )
     finally:
-        os.close(log)
+        os.close(handle)
     _children.append(child)
-    return _await_supervisor(child, places, begin)
+    return child
 
 
 def _await_supervisor(child: subprocess.Popen[bytes], places: Places, begin: int) -> Process:
@@ -265,6 +271,21 @@ class Companion:
         except subprocess.TimeoutExpired:
             self._child.kill()
             return self._child.wait()
+
+
+def finished(command: Sequence[str], cwd: Path, log: Path, timeout_s: float) -> str | None:
+    """A command, waited for: None once it has ended well, else why it has not."""
+    run = Companion(command, cwd, log)
+    deadline = time.monotonic() + timeout_s
+    try:
+        while run.code is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if run.code is None:
+            return f"it was not done within {timeout_s:.0f} s"
+        words = tail_of(log).strip() or f"it ended with code {run.code}, without a word"
+        return words if run.code else None
+    finally:
+        run.end()
 
 
 def tail_of(path: Path, begin: int = 0) -> str:
