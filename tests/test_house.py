@@ -39,7 +39,8 @@ BORDERS = {
     "headrace.driver.question.answer": "Spark may refuse a question with anything",
     "headrace.driver.pipeline.run": "Spark may refuse a start with anything",
     "headrace.notebook.watching.Watch.run": "py4j raises many things once the JVM is gone",
-    "headrace.web.watch.Watch._look": "the page goes on looking, and says so in the log",
+    "headrace.web.watch.Watch._look": "the page goes on looking, and says so",
+    "headrace.project.worker.answer": "one line in, one line out, whatever the question was",
     "headrace.supervisor.loop.Supervisor._guarded": "one step of a tick fails, the others go on",
 }
 

@@ -6,6 +6,7 @@ service, the generator beside it: looked at, asked, acted on, and counted again.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -165,8 +166,13 @@ def test_the_first_screen_answers_without_a_click(demo: Running, visit: browsing
     page.wait_for_selector("[data-live=logins] b")
 
     assert "token" not in page.url
-    assert re.match(r"Healthy", page.inner_text("#health")), page.inner_text("#health")
-    assert "keeping up" in page.inner_text(f"[data-pipeline={PIPELINE}] .pace")
+    # It has only just started: on a busy machine it has something to catch up with first.
+    page.wait_for_function(
+        f"""() => document.querySelector('#health').innerText.startsWith('Healthy: {PIPELINE}')
+          && document.querySelector('[data-pipeline={PIPELINE}] .pace').innerText
+            .includes('keeping up')""",
+        timeout=120_000,
+    )
     assert re.match(r"Last failure: metrics .* ago: .*JVM", page.inner_text("#last-failure"))
     logins = page.inner_text("[data-live=logins] b")
     assert int(logins.replace(",", "")) > 0
@@ -213,25 +219,28 @@ def test_values_change_by_themselves_within_two_seconds(
     """From the event's own time in the driver's file to the text in the browser."""
     page = visit.page
     loaded(page, f"{demo.url}/pipelines/metrics")
-    cell = "tr:has(b:text-is('heartbeats')) td:nth-child(8)"
-    shown = page.inner_text(cell)
+    name = "heartbeats"
     waited = []
-    for _ in range(3):
-        page.wait_for_function(
-            "([cell, was]) => "
-            "[...document.querySelectorAll('tr')].some(r => r.innerText.startsWith('heartbeats') "
-            "&& r.cells[7].innerText !== was)",
-            arg=[cell, shown],
-            timeout=20_000,
-        )
+    for _ in range(5):
+        shown = int(page.evaluate(BATCHES, name))
+        page.wait_for_function(f"([name, was]) => ({BATCHES})(name) > was", arg=[name, shown])
         now = time.time()
-        shown = page.inner_text(cell)
-        query = next(
-            q for q in demo.project.status(PIPELINE)["queries"] if q["name"] == "heartbeats"
-        )
-        waited.append(now - query["last_progress_at"])
+        waited.append(now - committed_at(demo.project, name, int(page.evaluate(BATCHES, name))))
 
-    assert min(waited) < 2.0, waited
+    assert sorted(waited)[len(waited) // 2] < 2.0, waited
+
+
+# The cell of the table of queries that counts its batches.
+BATCHES = """name => Number([...document.querySelectorAll('tr')]
+  .find(row => row.cells[0].innerText === name).cells[7].innerText.replaceAll(',', ''))"""
+
+
+def committed_at(project: rig.Project, query: str, batches: int) -> float:
+    """When the driver wrote down the so many-th batch of this run."""
+    lines = (project.live_run(PIPELINE) / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines if '"progressed"' in line]
+    times = [one["at"] for one in events if one.get("query") == query]
+    return float(times[batches - 1])
 
 
 def test_a_question_is_answered_with_its_time_and_as_a_chart(

@@ -185,6 +185,20 @@ def test_a_range_with_too_many_points_gives_the_latest(conn: db.Store) -> None:
     assert [b.start for b in found] == [T0 + 50_000]
 
 
+def test_what_a_pipeline_could_do_is_the_sum_of_its_queries(conn: db.Store) -> None:
+    start = T0 // 60 * 60
+    for query in ("one", "other"):
+        body = {**spark(rows=600), "durationMs": {"triggerExecution": 100}}
+        assert add(conn, start + 5, body, query=query)
+
+    def rates(now: float) -> list[Any]:
+        return [one for found in progress.rates(conn, start, now).values() for one in found]
+
+    assert rates(start + 90) == [(start, 20.0, 12_000.0)]
+    assert rates(start + 30) == [(start, 40.0, 12_000.0)], "half a minute has gone by"
+    assert rates(start + 5) == [], "it has hardly begun"
+
+
 def fresh(p50_ms: float, p99_ms: float, n: int = 10) -> dict[str, Any]:
     return {"basis": "arrival", "n": n, "p50_ms": p50_ms, "p99_ms": p99_ms, "newest_ms": 1}
 

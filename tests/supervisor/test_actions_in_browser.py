@@ -76,6 +76,7 @@ def test_each_action_is_confirmed_done_shown_and_written_down(
     assert "end of its batch" in page.inner_text("dialog")
     page.click("#dialog-yes")
     shows(page, "stopped")
+    assert "orders" in page.inner_text("#acted"), "what became of it stays to be read"
 
     page.click("#do-start")
     page.click("#dialog-yes")

@@ -6,13 +6,20 @@ import io
 import json
 import time
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.stage import eventually
+from headrace.errors import ConfigError
+from headrace.model.events import Event, Kind
 from headrace.model.requests import Answer, Request
+from headrace.project import reading
 from headrace.state import requests
+from headrace.store import db, progress
+from headrace.web import jsontext
 from headrace.web.doors import API, DOORS
 from web.conftest import Visitor, with_history
 
@@ -46,11 +53,113 @@ def test_an_empty_project_says_how_to_begin(inside: Visitor) -> None:
     seen = inside.get("/api/overview")
 
     assert seen["pipelines"] == []
+    assert seen["notice"] is None
     assert any("headrace" in hint for hint in seen["hints"])
     assert inside.get("/api/alerts") == {"alerts": []}
     assert inside.get("/api/audit") == {"audit": []}
     assert inside.get("/api/live") == {"tables": []}
     assert inside.get("/api/checkpoints") == {"checkpoints": []}
+
+
+@pytest.mark.parametrize("error", [ConfigError("No good.", slug="bad-setting"), RuntimeError("?")])
+def test_an_overview_that_cannot_be_made_says_so_in_place_of_an_old_one(
+    inside: Visitor, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_history(inside.project)
+    whole = fresh_overview(inside)
+
+    def fail(*given: object, **more: object) -> None:
+        raise error
+
+    monkeypatch.setattr(reading, "overview", fail)
+
+    told = eventually(lambda: (got := inside.get("/api/overview")).get("error") and got, 20)
+    assert set(told) == {*whole, "error"}
+    assert told["pipelines"] == []
+    assert told["error"]["what"]
+
+
+def test_what_is_no_number_in_json_is_null() -> None:
+    body = {"points": [[1, float("nan")], [2, float("inf")]], "at": Path("x")}
+
+    told = json.loads(jsontext.encoded(body), parse_constant=lambda text: pytest.fail(text))
+
+    assert told == {"points": [[1, None], [2, None]], "at": "x"}
+
+
+def test_what_a_browser_has_is_not_sent_again(inside: Visitor) -> None:
+    first = inside.http.get("/static/app.css")
+
+    again = inside.http.get("/static/app.css", headers={"if-none-match": first.headers["etag"]})
+
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    other = inside.http.get("/static/app.css", headers={"if-none-match": '"other"'})
+    assert other.content == first.content
+
+
+def test_a_person_gets_a_page_and_a_program_json(inside: Visitor) -> None:
+    with_history(inside.project)
+    person = {"accept": "text/html,application/xhtml+xml"}
+
+    shown = inside.http.get("/pipelines/helo", headers=person)
+
+    assert shown.status_code == 404
+    assert shown.headers["content-type"].startswith("text/html")
+    assert "Did you mean" in shown.text
+    assert inside.http.get("/nothing", headers=person).headers["content-type"].startswith("text/h")
+    assert inside.http.get("/api/pipelines/helo", headers=person).json()["error"]
+
+
+def test_batches_rarer_than_steps_have_their_true_rate(inside: Visitor) -> None:
+    """1,000 rows every ten seconds are 100 a second, whatever the width of a step."""
+    now = time.time()
+    with_batches(inside, [(now - 10 * n, 1000) for n in range(40, 0, -1)])
+
+    lines = inside.get("/api/pipelines/hello/history?range=15m")["queries"]["kept"]
+
+    rates = lines["input_rate"][1:-1]
+    assert sum(rates) / len(rates) == pytest.approx(100, rel=0.1)
+    assert max(rates) < 140, "a step of 3.75 s alone would make it 267"
+
+
+def test_an_outage_is_a_hole_in_every_line(inside: Visitor) -> None:
+    now = time.time()
+    before = [(now - 800 + 3 * n, 30) for n in range(20)]
+    after = [(now - 100 + 3 * n, 30) for n in range(20)]
+    with_batches(inside, before + after)
+
+    lines = inside.get("/api/pipelines/hello/history?range=15m")["queries"]["kept"]
+
+    holes = [n for n, rows in enumerate(lines["rows_in"]) if rows is None]
+    assert len(holes) == 1
+    assert all(lines[name][holes[0]] is None for name in lines if name != "at")
+    assert before[-1][0] - 5 < lines["at"][holes[0]] < after[0][0]
+    assert {len(values) for values in lines.values()} == {len(lines["at"])}
+
+
+def with_batches(inside: Visitor, batches: list[tuple[float, int]], query: str = "kept") -> None:
+    run = with_history(inside.project, batches[0][0] - 1000)
+    with closing(db.open_history(inside.project.places.history)) as conn:
+        conn.execute("DELETE FROM progress")
+        for number, (at, rows) in enumerate(batches):
+            took = {"triggerExecution": 500}
+            body = {"batchId": number, "numInputRows": rows, "durationMs": took}
+            progress.add(conn, "hello", run, query, at, body)
+
+
+def test_a_long_events_file_is_shown_from_its_end(inside: Visitor) -> None:
+    run = with_history(inside.project)
+    path = inside.project.places.events(run)
+    line = Event(1000.0, Kind.DEFINED, data={"queries": ["x" * 1000]}).to_line() + "\n"
+    last = Event(2000.0, Kind.RUN_STARTED, data={"pid": 1}).to_line() + "\n"
+    path.write_text(line * 3000 + last)
+
+    told = inside.get(f"/api/runs/{run}/events")
+
+    assert told["events"][-1]["at"] == 2000.0
+    assert told["position"] == path.stat().st_size
+    assert inside.get(f"/api/runs/{run}/events?after={told['position']}")["events"] == []
 
 
 def test_a_pipeline_with_its_failure_and_its_verdict(inside: Visitor) -> None:

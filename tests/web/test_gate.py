@@ -127,6 +127,16 @@ def test_a_link_is_over_after_an_hour(visitor: Visitor) -> None:
     assert visitor.http.get(f"/?token={secret}").status_code == 401
 
 
+@pytest.mark.parametrize("other", ['state={"a": 1}', "bare", "path=/x", 'q="half', "version=1"])
+def test_cookies_of_others_on_this_machine_do_not_hide_ours(visitor: Visitor, other: str) -> None:
+    """Ports share their cookies: another local application may have any."""
+    visitor.log_in()
+    ours = "; ".join(f"{name}={value}" for name, value in visitor.http.cookies.items())
+    visitor.http.cookies.clear()
+
+    visitor.get("/api/audit", headers={"cookie": f"{other}; {ours}"})
+
+
 def test_under_tls_the_cookie_is_for_this_host_alone(visitor: Visitor) -> None:
     settings = config.load(visitor.project.folder)
     web = replace(settings.web, behind_proxy=True, hosts=["m.example"])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
+import psutil
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Route
 
 import browsing
 from cli.stage import Project, failed, started
@@ -22,6 +25,7 @@ from headrace.model.runs import RunSpec
 from headrace.state import keys
 from headrace.state.keys import Kind, Role
 from headrace.store import alerts, db, events, progress, runs
+from headrace.web import main
 
 pytestmark = pytest.mark.e2e
 
@@ -81,9 +85,9 @@ def hostile(folder: Path) -> Project:
 
 
 @contextlib.contextmanager
-def served(project: Project) -> Iterator[str]:
+def served(project: Project, command: tuple[str, ...] = ()) -> Iterator[str]:
     """The web process itself, with stdin as the supervisor would hold it. -> a link's address."""
-    command = [sys.executable, "-m", "headrace.web.main", str(project.folder)]
+    command = command or (sys.executable, "-m", "headrace.web.main", str(project.folder))
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     try:
         deadline = time.monotonic() + 30
@@ -159,8 +163,76 @@ def test_what_is_missing_is_explained_on_the_page(tmp_path: Path, browser: Brows
             assert browsing.overflow(page) <= 0
         page.goto(url + "/live/nothing")
         page.wait_for_selector(".card.bad")
-        assert "no live table" in page.inner_text("main")
+        assert "no live table" in page.inner_text("#problem")
         page.context.close()
+
+
+def test_one_failed_look_takes_nothing_away_and_heals(tmp_path: Path, browser: Browser) -> None:
+    """Errors as the server would tell them, put in between by the browser's own hand."""
+    project = hostile(tmp_path / "project")
+    body = '{"error": {"slug": "store", "what": "The store is locked."}}'
+
+    def fail(route: Route) -> None:
+        route.fulfill(status=503, content_type="application/json", body=body)
+
+    with served(project) as url:
+        page = browsing.watched(browser).page
+        page.goto(link(project, url))
+        page.goto(f"{url}/pipelines/hello")
+        page.wait_for_selector("h1 + .state")
+
+        for path, place in (("hello/history", "#chart-note"), ("hello", "#problem")):
+            page.route(f"**/api/pipelines/{path}*", fail)
+            page.wait_for_selector(f"{place} .card.bad")
+            assert "The store is locked." in page.inner_text(place)
+            assert page.locator("h1 + .state").count() == 1, "what was there stays"
+            page.unroute(f"**/api/pipelines/{path}*")
+            page.wait_for_selector(f"{place} .card.bad", state="detached")
+        page.context.close()
+
+
+def test_with_other_settings_it_starts_anew_and_with_broken_ones_it_stays(tmp_path: Path) -> None:
+    """What it hides and what can be asked is of the settings; whoever keeps it starts it again."""
+    project = hostile(tmp_path / "project")
+    toml, good = project.folder / "headrace.toml", '[project]\nname = "other"\n'
+    with served(project) as url:
+        told = read_json(project.places.web) or {}
+        process = psutil.Process(int(told["pid"]))
+        toml.write_text("[project")
+        time.sleep(2 * main.SETTINGS_S + 1)
+        assert httpx2.get(f"{url}/healthz").status_code == 200
+        toml.write_text(good)
+        assert process.wait(30) == 0
+
+
+IMPATIENT = """
+import sys
+from headrace.web import main, patience
+patience.HEAD_S = patience.BODY_S = 1.0
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+def test_who_does_not_say_what_it_wants_is_let_go(tmp_path: Path) -> None:
+    """Nothing, half a head, half a body; and one that says it in time is answered all the while."""
+    project = hostile(tmp_path / "project")
+    command = (sys.executable, "-c", IMPATIENT, str(project.folder))
+    half = b"POST /login HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n"
+    with served(project, command) as url:
+        host = url.removeprefix("http://")
+        address, port = host.split(":")
+        first = half.replace(b"{}", host.encode())
+        for said in (b"", first, first + b"Content-Length: 50\r\n\r\n{"):
+            with socket.create_connection((address, int(port)), 10) as slow:
+                slow.sendall(said)
+                assert httpx2.get(f"{url}/healthz").status_code == 200
+                slow.settimeout(10)
+                while slow.recv(4096):  # an answer or none, but then the end
+                    pass
+        with httpx2.Client(base_url=url) as kept:
+            for _ in range(3):  # one connection, longer than that in all
+                assert kept.get("/healthz").status_code == 200
+                time.sleep(0.6)
 
 
 def test_without_a_login_a_person_is_told_how_to_get_one(tmp_path: Path, browser: Browser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from starlette.testclient import TestClient
 from cli.stage import Project
 from headrace import config
 from headrace.connectors.snapshots import Snapshots
+from headrace.errors import SqlError
 from headrace.jsonfile import write_json
 from headrace.model.pipeline import Definition, Query
 from headrace.web import app, workers
@@ -273,10 +275,35 @@ def test_a_key_is_a_value_and_nothing_else(asking: Visitor, key: str) -> None:
     assert done.json()["error"]["slug"] == "unknown-name"
 
 
-def test_a_key_of_the_wrong_shape_is_told(asking: Visitor) -> None:
-    told = asking.get("/api/live/counts/a/b", 400)
+def test_the_last_value_of_a_key_may_have_slashes(asking: Visitor) -> None:
+    told = asking.get("/api/live/counts/a/b", 404)
 
-    assert told["error"]["fix"] == "GET /api/live/counts/{user}"
+    assert told["error"]["what"] == "counts has no row for 'a/b'."
+
+
+def test_a_question_that_breaks_the_reader_is_told_at_once_and_the_next_is_answered(
+    asking: Visitor,
+) -> None:
+    deep = "SELECT " + "(" * 9000 + "1" + ")" * 9000
+
+    told = asking.post("/api/sql", {"sql": deep}, 400)
+
+    assert told["error"]["slug"] in ("sql-failed", "sql-syntax")
+    assert asking.post("/api/sql", {"sql": "SELECT 1"})["rows"] == [[1]]
+
+
+def test_a_child_that_dies_of_a_question_is_not_told_as_a_slow_one(
+    asking: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = workers.Workers(config.load(asking.project.folder))
+    monkeypatch.setattr(dying, "_command", (sys.executable, "-c", "input(); raise SystemExit(3)"))
+    try:
+        with pytest.raises(SqlError) as caught:
+            dying.ask("sql", 5.0, sql="SELECT 1", rows=1)
+    finally:
+        dying.close()
+
+    assert caught.value.code == "sql-died"
 
 
 def test_a_spreadsheet_is_given_no_formula() -> None:

@@ -44,6 +44,20 @@ class Tail:
         return [line.decode("utf-8", "replace")[:LINE_MAX].rstrip("\r") for line in done]
 
 
+def near_end(path: Path, most: int) -> int:
+    """Where the first whole line begins among the last `most` bytes."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size <= most:
+                return 0
+            file.seek(size - most)
+            file.readline()
+            return file.tell()
+    except FileNotFoundError:
+        return 0
+
+
 def last_lines(path: Path, count: int) -> tuple[list[str], int]:
     """The last lines of a file, and the position after them, where a Tail goes on."""
     try:

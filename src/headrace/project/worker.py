@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,12 @@ def answer(settings: Settings, line: str) -> str:
         return json.dumps({"error": exc.as_dict()})
     except MemoryError:
         error = SqlError("The question needs too much memory.", slug="sql-memory")
+        return json.dumps({"error": error.as_dict()})
+    except Exception as exc:  # a border: one line in, one line out
+        traceback.print_exc()
+        is_deep = isinstance(exc, RecursionError)
+        words = "It is nested too deeply." if is_deep else type(exc).__name__
+        error = SqlError("The question cannot be answered.", why=words, slug="sql-failed")
         return json.dumps({"error": error.as_dict()})
 
 

@@ -6,7 +6,7 @@ Written by the supervisor, read by the page and `headrace events`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +60,19 @@ def recent(
 
 
 def between(
-    conn: db.Store, pipeline: str, since: float, until: float, limit: int = 500
+    conn: db.Store,
+    pipeline: str,
+    since: float,
+    until: float,
+    kinds: Collection[str],
+    limit: int = 500,
 ) -> list[Recorded]:
-    """The latest of a stretch of time, in order."""
+    """The latest of these kinds in a stretch of time, in order."""
     found = db.rows(
         conn,
-        "SELECT * FROM events WHERE pipeline = ? AND at >= ? AND at < ? ORDER BY id DESC LIMIT ?",
-        (pipeline, since, until, max(0, min(limit, LIMIT_MAX))),
+        "SELECT * FROM events WHERE pipeline = ? AND at >= ? AND at < ?"  # noqa: S608
+        f" AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY id DESC LIMIT ?",
+        (pipeline, since, until, *kinds, max(0, min(limit, LIMIT_MAX))),
     )
     return [_recorded(row) for row in reversed(found)]
 

@@ -179,19 +179,24 @@ def rolled(
     return measures.merged((Bucket(*row) for row in found), step_s)
 
 
-def rates(conn: db.Store, since: float) -> dict[str, list[tuple[float, float, float | None]]]:
-    """By pipeline and minute: its beginning, rows a second that came in, and that it could do."""
+def rates(
+    conn: db.Store, since: float, now: float
+) -> dict[str, list[tuple[float, float, float | None]]]:
+    """By pipeline and minute: its beginning, rows a second that came in, and that it could do: each
+    of its queries for itself, added up. A minute that has hardly begun says nothing yet."""
     found = db.rows(
         conn,
-        "SELECT pipeline, start, sum(rows_in) AS rows_in, sum(batch_ms) AS batch_ms"
-        " FROM progress_minute WHERE start >= ? GROUP BY pipeline, start ORDER BY start",
-        (since,),
+        "SELECT pipeline, start, sum(rows_in) AS rows_in,"
+        " sum(iif(batch_ms > 0, rows_in * 1000.0 / batch_ms, NULL)) AS could"
+        " FROM progress_minute WHERE start >= ? AND start <= ?"
+        " GROUP BY pipeline, start ORDER BY start",
+        (since, now - MINUTE_S / 4),
     )
     rates: dict[str, list[tuple[float, float, float | None]]] = {}
     for row in found:
-        could = row["rows_in"] / row["batch_ms"] * 1000 if row["batch_ms"] else None
+        lasted_s = min(float(MINUTE_S), now - row["start"])
         rates.setdefault(row["pipeline"], []).append(
-            (row["start"], row["rows_in"] / MINUTE_S, could)
+            (row["start"], row["rows_in"] / lasted_s, row["could"])
         )
     return rates
 

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from headrace.errors import ConfigError, ControlError, Error
 from headrace.state.keys import Key, Role
-from headrace.web import problems
+from headrace.web import jsontext, problems, showing
 from headrace.web.doors import DOORS, OPEN, Door
 from headrace.web.gate import Gate
 from headrace.web.site import Site, Visit
@@ -79,9 +79,19 @@ def _endpoint(door: Door, site: Site) -> Any:
             answer = await door.run(visit)
         else:
             answer = await run_in_threadpool(door.run, visit)
-        return answer if isinstance(answer, Response) else as_json(answer)
+        answer = answer if isinstance(answer, Response) else as_json(answer)
+        return _unless_known(request, answer)
 
     return endpoint
+
+
+def _unless_known(request: Request, answer: Response) -> Response:
+    """Nothing but a word where the browser has this very content already."""
+    tag = answer.headers.get("etag")
+    if tag is None or request.headers.get("if-none-match") != tag:
+        return answer
+    kept = {name: answer.headers[name] for name in ("etag", "cache-control")}
+    return Response(status_code=304, headers=kept)
 
 
 def _check_role(door: Door, who: Key | None) -> None:
@@ -107,33 +117,27 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def as_json(body: Any) -> Response:
-    """Numbers that are none in JSON become null, and odd characters stay what they are."""
-    try:
-        text = json.dumps(body, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(_finite(body), allow_nan=False, separators=(",", ":"))
-    return Response(text.encode("ascii"), media_type="application/json")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    is_odd = isinstance(value, float) and (value != value or value in (float("inf"), -float("inf")))
-    return None if is_odd else value
+    return Response(jsontext.encoded(body), media_type="application/json")
 
 
 async def _told(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, Error)  # noqa: S101 - as it is registered
-    return problems.told(exc)
+    return _for_whom(request, exc)
 
 
 async def _not_there(request: Request, exc: Exception) -> Response:
     if getattr(exc, "status_code", 404) == 405:
         error: Error = ConfigError("That is not how this address is asked.", slug="wrong-method")
-        return problems.told(error)
-    return problems.told(problems.no_such_page())
+        return _for_whom(request, error)
+    return _for_whom(request, problems.no_such_page())
+
+
+def _for_whom(request: Request, error: Error) -> Response:
+    """A program gets JSON; a person who opened an address gets a page."""
+    is_person = "text/html" in request.headers.get("accept", "")
+    if is_person and not request.url.path.startswith("/api/"):
+        return showing.problem(error, problems.status_of(error))
+    return problems.told(error)
 
 
 async def _unexpected(request: Request, exc: Exception) -> Response:

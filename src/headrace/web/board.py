@@ -32,7 +32,8 @@ SPARK_S = 1800.0
 DAY_S = 86_400.0
 LIVE_MAX = 8
 POINTS = 40
-LIVE_TIMEOUT_S = 5.0
+LIVE_TIMEOUT_S = 3.0
+LIVE_WAIT_S = 0.5  # people's own questions come first, and the overview does not wait for them
 
 
 class Board:
@@ -90,11 +91,11 @@ class Board:
         try:
             with contextlib.closing(db.open_readonly(places.history)) as conn:
                 facts["restarts"] = runs.restarts_since(conn, now - DAY_S)
-                facts["rates"] = progress.rates(conn, now - SPARK_S)
+                facts["rates"] = progress.rates(conn, now - SPARK_S, now)
                 failures = runs.last_failures(conn, now - 7 * DAY_S)
                 facts["failures"] = {one.pipeline: _failure(one) for one in failures}
         except Error as exc:
-            is_new = exc.code == "store-missing"
+            is_new = not places.history.exists()
             notice = None if is_new else f"The history cannot be read: {exc.what} {exc.fix or ''}"
         with contextlib.suppress(Error), _reading(places.alerts) as conn:
             if conn is not None:
@@ -132,16 +133,18 @@ class Board:
         if known is not None and known[0] == number:
             return known[1]
         x, ys = about["x"], about["y"]
-        body: dict[str, Any] = {}
-        if x and ys:
-            table = spelled(about["pipeline"], about["name"])
-            columns = ", ".join(column(c) for c in (x, ys[0]))
-            sql = f"SELECT {columns} FROM {table} ORDER BY 1 DESC LIMIT {POINTS}"  # noqa: S608
-            try:
-                got = self._workers.ask("sql", LIVE_TIMEOUT_S, sql=sql, rows=POINTS)
-                body = {"points": got["rows"][::-1], "as_of": got["tables"][0]["as_of"]}
-            except (Error, LookupError) as exc:
-                body = {"problem": exc.what if isinstance(exc, Error) else str(exc)}
+        if not x or not ys:
+            return {}
+        table = spelled(about["pipeline"], about["name"])
+        columns = ", ".join(column(c) for c in (x, ys[0]))
+        sql = f"SELECT {columns} FROM {table} ORDER BY 1 DESC LIMIT {POINTS}"  # noqa: S608
+        try:
+            got = self._workers.ask("sql", LIVE_TIMEOUT_S, wait_s=LIVE_WAIT_S, sql=sql, rows=POINTS)
+            body = {"points": got["rows"][::-1], "as_of": got["tables"][0]["as_of"]}
+        except (Error, LookupError) as exc:
+            # What was read last, with its own time; it is tried again with the next look.
+            problem = exc.what if isinstance(exc, Error) else str(exc)
+            return {**(known[1] if known else {}), "problem": problem}
         self._points[name] = (number, body)
         return body
 

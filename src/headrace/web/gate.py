@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,7 +20,7 @@ from headrace.errors import ConfigError, ControlError, Error
 from headrace.model.web import LOOPBACK, WebSettings
 from headrace.state import keys
 from headrace.state.keys import Key, Kind
-from headrace.web import pace, problems, showing
+from headrace.web import pace, patience, problems, showing
 from headrace.web.site import Site
 
 logger = logging.getLogger("headrace.web.access")
@@ -73,7 +71,7 @@ class Gate:
         if answer is not None:
             await answer(scope, receive, send)
             return
-        await self._app(scope, _bounded(receive), send)
+        await self._app(scope, _bounded(patience.in_time(receive)), send)
 
     def _refused(self, request: Request) -> Response | None:
         """None: come in."""
@@ -252,11 +250,8 @@ def _caller(request: Request) -> str:
 
 
 def _cookie(headers: Mapping[str, str], name: str) -> str:
-    try:
-        found: Any = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return str(found.value) if found else ""
+    """By a parser that odd cookies of others on this machine do not stop."""
+    return cookie_parser(headers.get("cookie", "")).get(name, "")
 
 
 def _length(headers: Headers) -> int:

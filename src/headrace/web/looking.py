@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ from headrace.web.site import Visit
 
 RANGES = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
 POINTS = 240  # of one line of a chart
+GAP_STEPS = 4  # so many steps, or usual distances of batches, without one are an outage
+_NOTHING = Bucket(0.0, 0, 0, 0, 0, None, None, None, 0, None, None, None, None)
 JUDGED = 60  # newest batches that a verdict rests on
 MARKS_MAX = 500
 MARKED = (
@@ -124,15 +127,16 @@ def history(visit: Visit) -> dict[str, Any]:
     with contextlib.closing(_history(visit)) as conn:
         queries = progress.queries(conn, name, since)
         step_s = length_s / POINTS
-        lines = {q: _lines(progress.rolled(conn, name, q, since, until, step_s), step_s)
-                 for q in queries}  # fmt: skip
+        width_s = _step(step_s)
+        lines = {
+            q: _lines(progress.rolled(conn, name, q, since, until, step_s), width_s, visit.now)
+            for q in queries
+        }
         marks = [
             {"at": one.at, "kind": one.kind, "text": one.text, "run": one.run}
-            for one in recorded.between(conn, name, since, until, MARKS_MAX)
-            if one.kind in MARKED
+            for one in recorded.between(conn, name, since, until, MARKED, MARKS_MAX)
         ]
-    return {"since": since, "until": until, "step_s": _step(step_s), "queries": lines,
-            "marks": marks}  # fmt: skip
+    return {"since": since, "until": until, "step_s": width_s, "queries": lines, "marks": marks}
 
 
 def _range(visit: Visit) -> float:
@@ -155,36 +159,56 @@ def _step(step_s: float) -> float:
     return step_s
 
 
-def _lines(buckets: Sequence[Bucket], step_s: float) -> dict[str, list[Any]]:
-    """One list a measure, all of the same length: what a chart wants."""
-    width_s = _step(step_s)
-    columns: dict[str, list[Any]] = {
-        "at": [b.start for b in buckets],
-        "rows_in": [b.rows_in for b in buckets],
-        "rows_out": [b.rows_out for b in buckets],
-        "batches": [b.batches for b in buckets],
-        "input_rate": [round(b.rows_in / width_s, 3) for b in buckets],
-        "processing_rate": [
-            round(b.rows_in / b.batch_ms * 1000, 3) if b.batch_ms else None for b in buckets
-        ],
-        "batch_ms": [_mean(b.batch_ms, b.batches) for b in buckets],
-        "batch_ms_max": [b.batch_ms_max for b in buckets],
-        "rows_per_batch": [round(b.rows_in / b.batches, 2) if b.batches else None for b in buckets],
-        "state_rows": [b.state_rows_max for b in buckets],
-        "state_bytes": [b.state_bytes_max for b in buckets],
-        "late_rows": [b.dropped for b in buckets],
-        "watermark": [b.watermark for b in buckets],
-        "watermark_behind_s": [
-            None if b.watermark is None or b.watermark_at is None
-            else round(b.watermark_at - b.watermark, 3)
-            for b in buckets
-        ],
-        "fresh_p50_ms": [b.fresh_p50_ms for b in buckets],
-        "fresh_p99_ms": [b.fresh_p99_ms_max for b in buckets],
-    }  # fmt: skip
-    for column, name in PHASES.items():
-        columns[name] = [_mean(getattr(b, column), b.batches) for b in buckets]
-    return columns
+def _lines(buckets: Sequence[Bucket], width_s: float, now: float) -> dict[str, list[Any]]:
+    """One list a measure, all of the same length: what a chart wants. Where nothing happened for
+    long there is a point of nulls, so that no line is drawn over an outage."""
+    points: list[tuple[float, dict[str, Any]]] = []
+    longest_s = GAP_STEPS * max(width_s, _usual_gap(buckets))
+    before: Bucket | None = None
+    for one in buckets:
+        gap_s = one.start - before.start if before else width_s
+        if before is not None and gap_s > longest_s:
+            points.append((before.start + width_s, {}))
+        points.append((one.start, _point(one, _lasted(one, gap_s, width_s, now))))
+        before = one
+    found: dict[str, list[Any]] = {"at": [at for at, _ in points]}
+    for name in _point(_NOTHING, 1.0):
+        found[name] = [point.get(name) for _, point in points]
+    return found
+
+
+def _usual_gap(buckets: Sequence[Bucket]) -> float:
+    gaps = sorted(b.start - a.start for a, b in pairwise(buckets))
+    return gaps[len(gaps) // 2] if gaps else 0.0
+
+
+def _lasted(one: Bucket, gap_s: float, width_s: float, now: float) -> float:
+    """Over how many seconds its rows came: since the batch before, where batches are rarer than
+    steps; the newest step is not over yet."""
+    return max(gap_s, 1.0) if gap_s > width_s else max(min(width_s, now - one.start), 1.0)
+
+
+def _point(b: Bucket, lasted_s: float) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "rows_in": b.rows_in,
+        "rows_out": b.rows_out,
+        "batches": b.batches,
+        "input_rate": round(b.rows_in / lasted_s, 3),
+        "processing_rate": round(b.rows_in / b.batch_ms * 1000, 3) if b.batch_ms else None,
+        "batch_ms": _mean(b.batch_ms, b.batches),
+        "batch_ms_max": b.batch_ms_max,
+        "rows_per_batch": round(b.rows_in / b.batches, 2) if b.batches else None,
+        "state_rows": b.state_rows_max,
+        "state_bytes": b.state_bytes_max,
+        "late_rows": b.dropped,
+        "watermark": b.watermark,
+        "watermark_behind_s": None
+        if b.watermark is None or b.watermark_at is None
+        else round(b.watermark_at - b.watermark, 3),
+        "fresh_p50_ms": b.fresh_p50_ms,
+        "fresh_p99_ms": b.fresh_p99_ms_max,
+    }
+    return found | {name: _mean(getattr(b, column), b.batches) for column, name in PHASES.items()}
 
 
 def _mean(total: float | None, count: int) -> float | None:

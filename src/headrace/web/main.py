@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import sys
@@ -20,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 
 from headrace import config, logs, processes
 from headrace.config import Settings
@@ -30,10 +32,15 @@ from headrace.model.runs import Process
 from headrace.model.web import PORT, PORTS_TRIED, Listening, WebSettings
 from headrace.web import app
 from headrace.web.gate import Gate
+from headrace.web.patience import Patient
 from headrace.web.site import Site
+from headrace.web.watch import stamp
 
 NICE = 5  # where cores are short, the pipelines come first
-SLOW_S = 30  # for a request's head, and for a kept connection
+SLOW_S = 30  # how long a connection is kept without a request
+SETTINGS_S = 2.0  # how often it is looked whether they have changed
+
+logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,7 +81,7 @@ def serve(settings: Settings) -> None:
             timeout_graceful_shutdown=2,
             limit_concurrency=200,
             h11_max_incomplete_event_size=64 * 1024,
-            http="h11",
+            http=Patient,
             ws="none",
             loop="asyncio",
         )
@@ -156,7 +163,29 @@ async def _serve(server: uvicorn.Server, gate: Gate, listener: socket.socket) ->
 
     waiting = threading.Thread(target=_until_alone, args=(loop, end), daemon=True)
     waiting.start()
+    changing = loop.create_task(_until_changed(gate.site.settings, end))
     await server.serve(sockets=[listener])
+    changing.cancel()
+
+
+async def _until_changed(settings: Settings, end: Callable[[], None]) -> None:
+    """Secrets to hide, names to ask: all is of the settings. Whoever keeps us starts us anew."""
+    path = settings.project / config.FILE
+    seen = stamp(path)
+    while True:
+        await asyncio.sleep(SETTINGS_S)
+        if stamp(path) == seen:
+            continue
+        seen = stamp(path)
+        try:
+            fresh = await run_in_threadpool(config.load, settings.project, settings.profile)
+        except Error as exc:
+            logger.warning("%s has changed, and cannot be used: %s", path, exc.what)
+            continue
+        if fresh.raw != settings.raw:
+            logger.info("%s has changed: the page starts anew with it", path)
+            end()
+            return
 
 
 _ending: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish

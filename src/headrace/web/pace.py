@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,10 +20,14 @@ class Pace:
     window_s: float
     clock: Callable[[], float]
     _seen: dict[str, deque[float]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self, caller: str, what: str) -> None:
         """Counts this one, or raises."""
-        now = self.clock()
+        with self._lock:
+            self._check(caller, what, self.clock())
+
+    def _check(self, caller: str, what: str, now: float) -> None:
         times = self._seen.setdefault(caller, deque())
         while times and times[0] <= now - self.window_s:
             times.popleft()

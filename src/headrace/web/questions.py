@@ -6,6 +6,7 @@ child that is killed when it takes too long (`workers.py`, `explore/ask.py`).
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from starlette.responses import Response
@@ -14,6 +15,8 @@ from headrace.errors import ConfigError
 from headrace.explore.names import spelled
 from headrace.project import tables as known
 from headrace.web.site import Visit
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
 ROWS = 200
@@ -56,5 +59,6 @@ def ask(visit: Visit) -> dict[str, Any]:
     assert visit.site.watch is not None  # noqa: S101 - the app has one
     assert visit.who is not None  # noqa: S101 - the gate lets nobody else in
     visit.site.watch.questions.check(visit.who.by, "a question asked")
+    logger.info("%s asks: %s", visit.who.by, " ".join(sql.split())[:500])
     got = visit.site.watch.workers.ask("sql", TIMEOUT_S, sql=sql, rows=given)
     return {**got, "at": visit.now}

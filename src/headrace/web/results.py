@@ -59,8 +59,8 @@ def table(visit: Visit) -> dict[str, Any] | Response:
 def row(visit: Visit) -> dict[str, Any]:
     """The current row of a key, for programs: a recommendation for this user, now."""
     about = _found(visit)
-    given = visit.path["key"].split("/")
     keys = about["key"]
+    given = visit.path["key"].split("/", max(0, len(keys) - 1))  # the last one may have slashes
     if len(given) != len(keys):
         what = f"its key is {', '.join(keys)}" if keys else "it has no key"
         raise ConfigError(
@@ -141,7 +141,10 @@ def _csv(about: dict[str, Any], got: dict[str, Any]) -> Response:
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow([_cell(column["name"]) for column in got["columns"]])
     writer.writerows([_cell(value) for value in one] for one in got["rows"])
-    return _download(buffer.getvalue().encode(), about, "csv", "text/csv; charset=utf-8")
+    # Who opens the file later cannot see that it is not all: its name says so.
+    part = f"-first-{len(got['rows'])}" if got.get("is_cut") else ""
+    content = buffer.getvalue().encode()
+    return _download(content, about, f"csv{part}", "text/csv; charset=utf-8")
 
 
 def _cell(value: Any) -> Any:
@@ -155,7 +158,9 @@ def _cell(value: Any) -> Any:
 
 def _download(content: bytes, about: dict[str, Any], form: str, kind: str) -> Response:
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in about["name"])
-    headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    ending, _, part = form.partition("-")
+    filename = f"{name}-{part}.{ending}" if part else f"{name}.{ending}"
+    headers = {"content-disposition": f'attachment; filename="{filename}"'}
     return Response(content, media_type=kind, headers=headers)
 
 

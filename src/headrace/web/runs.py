@@ -31,6 +31,7 @@ LINES = 500
 LINES_MAX = 5_000
 TRACE_BYTES = 200_000
 BUNDLE_BYTES = 5 * 1024 * 1024  # of each file: its end
+EVENT_BYTES = 1 << 20  # of an events file: its end
 SEARCH_MAX = 200
 
 
@@ -83,9 +84,12 @@ def run(visit: Visit) -> dict[str, Any]:
 
 
 def events(visit: Visit) -> dict[str, Any]:
-    """In words, without those of every second. `after` is the position of an earlier answer."""
+    """In words, without those of every second: the last ones, or those after the position of an
+    earlier answer."""
     found = _found(visit)
-    growing = tail.Tail(visit.site.places.events(found.name), _position(visit))
+    path = visit.site.places.events(found.name)
+    is_first = "after" not in visit.query
+    growing = tail.Tail(path, tail.near_end(path, EVENT_BYTES) if is_first else _position(visit))
     lines = growing.lines()
     told = records.wanted(found.name, lines, None, every=False)
     items = [
@@ -103,7 +107,9 @@ def log(visit: Visit) -> dict[str, Any]:
     search = visit.query.get("search", "")[:SEARCH_MAX].lower()
     if "after" in visit.query:
         growing = tail.Tail(path, _position(visit))
-        lines = growing.lines()
+        lines: list[str] = []
+        while len(lines) < LINES_MAX and (more := growing.lines()):
+            lines += more
         position = growing.whole_position
     elif search:
         lines, position = _searched(path, search)
@@ -132,8 +138,8 @@ def bundle(visit: Visit) -> Response:
         about = {"run": run(visit), "pipeline": _status(visit, found)}
         archive.writestr(f"{name}/about.json", json.dumps(about, indent=2, default=str))
         for path in _files(places.run(name)):
-            content = _end_of(path).decode("utf-8", "replace")
-            archive.writestr(f"{name}/{path.name}", _clean(visit, content))
+            content = redact(_end_of(path, BUNDLE_BYTES), visit.site.secrets())
+            archive.writestr(f"{name}/{path.name}", content)
     filename = f"{name}.zip"
     headers = {"content-disposition": f'attachment; filename="{filename}"'}
     return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
@@ -153,11 +159,11 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _end_of(path: Path) -> bytes:
+def _end_of(path: Path, most: int) -> str:
+    """Whole lines: half a secret at the border would not be known as one."""
     with path.open("rb") as file:
-        size = file.seek(0, io.SEEK_END)
-        file.seek(max(0, size - BUNDLE_BYTES))
-        return file.read(BUNDLE_BYTES)
+        file.seek(tail.near_end(path, most))
+        return file.read(most).decode("utf-8", "replace")
 
 
 def _found(visit: Visit) -> runs.Run:
@@ -195,26 +201,20 @@ def _trace(visit: Visit, path: str | None) -> str | None:
     place = Path(path)
     if visit.site.places.runs.resolve() not in place.resolve().parents or not place.is_file():
         return None
-    with place.open("rb") as file:
-        size = file.seek(0, io.SEEK_END)
-        file.seek(max(0, size - TRACE_BYTES))
-        return file.read(TRACE_BYTES).decode("utf-8", "replace")
-
-
-def _clean(visit: Visit, text: str) -> str:
-    return redact(text, visit.site.secrets())
+    return _end_of(place, TRACE_BYTES)
 
 
 def _redacted(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
     """Every text in it, also inside lists and objects."""
-    return {key: _redacted_value(visit, value) for key, value in body.items()}
+    secrets = visit.site.secrets()
 
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return redact(value, secrets)
+        if isinstance(value, dict):
+            return {key: clean(one) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [clean(one) for one in value]
+        return value
 
-def _redacted_value(visit: Visit, body: Any) -> Any:
-    if isinstance(body, str):
-        return _clean(visit, body)
-    if isinstance(body, dict):
-        return _redacted(visit, body)
-    if isinstance(body, list | tuple):
-        return [_redacted_value(visit, value) for value in body]
-    return body
+    return {key: clean(value) for key, value in body.items()}

@@ -5,13 +5,14 @@ One of them makes it, the others wait for that one. Invariant: never older than 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from starlette.responses import Response
+
+from headrace.web import jsontext
 
 KEPT_S = 5.0
 
@@ -31,6 +32,6 @@ class Shelf:
         with lock:
             at, content = self._made.get(name, (-KEPT_S, b""))
             if self._clock() >= at + KEPT_S:
-                content = json.dumps(make(), separators=(",", ":"), default=str).encode()
+                content = jsontext.encoded(make())
                 self._made[name] = (self._clock(), content)
         return Response(content, media_type="application/json")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import AsyncIterator, Hashable
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 
 from headrace.errors import Error
 from headrace.state import supervisors
-from headrace.web import board
+from headrace.web import board, jsontext
 from headrace.web.pace import Pace
 from headrace.web.shelf import Shelf
 from headrace.web.workers import Workers
@@ -89,13 +88,17 @@ class Watch:
                 if signs != seen or now >= made_at + ANYWAY_S:
                     content = await run_in_threadpool(self._made)
                     seen, made_at = signs, now
-                    async with self._changed:
-                        self._content, self.number = content, self.number + 1
-                        self._changed.notify_all()
+                    await self._publish(content)
             except Exception:
                 logger.exception("looking at the project failed; tried again")
+                await self._publish(self._failed(_unknown()))
                 await asyncio.sleep(5 * LOOK_S)
             await asyncio.sleep(LOOK_S)
+
+    async def _publish(self, content: bytes) -> None:
+        async with self._changed:
+            self._content, self.number = content, self.number + 1
+            self._changed.notify_all()
 
     def _signs(self) -> Hashable:
         """What changes when anything does. Cheap: a few stats."""
@@ -104,18 +107,38 @@ class Watch:
         logs = [path.with_name(path.name + "-wal") for path in files]
         folders = (places.desired_folder, places.runs, places.requests)
         running = supervisors.running(places)
-        stamps = [_stamp(path) for path in (*files, *logs, *folders)]
+        stamps = [stamp(path) for path in (*files, *logs, *folders)]
         return (running.pid if running else None, *stamps)
 
     def _made(self) -> bytes:
         try:
-            body: dict[str, Any] = self._board.overview()
+            return jsontext.encoded(self._board.overview())
         except Error as exc:
-            body = {"error": exc.as_dict(), "at": self._site.clock(), "pipelines": []}
-        return json.dumps(body, separators=(",", ":"), default=str).encode()
+            return self._failed(exc)
+
+    def _failed(self, error: Error) -> bytes:
+        """Better than what was true a while ago: nobody can see that it is old."""
+        settings = self._site.settings
+        about = {"at": self._site.clock(), "project": settings.name, "profile": settings.profile}
+        empty: dict[str, Any] = {
+            "supervisor": None, "notice": None, "hints": [], "pipelines": [], "alerts": [],
+            "live": [],
+        }  # fmt: skip
+        return jsontext.encoded({**about, **empty, "error": error.as_dict()})
 
 
-def _stamp(path: Any) -> tuple[int, int]:
+def _unknown() -> Error:
+    return Error(
+        "The page cannot look at the project.",
+        why="It met an error that it does not know; its log has it.",
+        where="web.log in the state folder",
+        fix="headrace status shows how the pipelines are; they go on without the page",
+        slug="unexpected",
+    )
+
+
+def stamp(path: Any) -> tuple[int, int]:
+    """What changes when a file does; nothing if there is none."""
     try:
         found = path.stat()
     except OSError:

@@ -42,13 +42,16 @@ class Workers:
             self._free.put(None)  # a place, without a child in it yet
         self._is_closed = threading.Event()
 
-    def ask(self, what: str, timeout_s: float, **asked: Any) -> dict[str, Any]:
-        """The answer; raises the error that the child told."""
+    def ask(
+        self, what: str, timeout_s: float, *, wait_s: float = WAIT_S, **asked: Any
+    ) -> dict[str, Any]:
+        """The answer; raises the error that the child told. `wait_s`: for a child to be free."""
         line = json.dumps({"what": what, "timeout_s": timeout_s, **asked})
-        with self._one() as child:
+        with self._one(wait_s) as child:
             told = child.answer(line, timeout_s + GRACE_S)
+            has_died = child.has_died
         if told is None:
-            raise too_slow(timeout_s)
+            raise died() if has_died else too_slow(timeout_s)
         if "error" in told:
             raise revived(told["error"], SqlError)
         body = told.get("ok")
@@ -63,9 +66,9 @@ class Workers:
                     child.end()
 
     @contextlib.contextmanager
-    def _one(self) -> Iterator[_Child]:
+    def _one(self, wait_s: float) -> Iterator[_Child]:
         try:
-            child = self._free.get(timeout=WAIT_S)
+            child = self._free.get(timeout=wait_s)
         except queue.Empty:
             raise Error(
                 f"{WORKERS} questions are being answered already.",
@@ -94,10 +97,10 @@ class _Child:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True,  # its errors go where ours go: into the log
         )
         self._has_started = False
+        self.has_died = False  # of a question, by itself
 
     @property
     def is_alive(self) -> bool:
@@ -120,10 +123,12 @@ class _Child:
                     return None
                 piece = stdout.read1(1 << 16)  # type: ignore[attr-defined]
                 if not piece:
+                    self.has_died = True
                     self.end()
                     return None
                 content += piece
         except OSError:
+            self.has_died = True
             self.end()
             return None
         self._has_started = True
@@ -138,6 +143,16 @@ class _Child:
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
+
+
+def died() -> SqlError:
+    return SqlError(
+        "What answers questions ended while it was at this one.",
+        why="Perhaps it needed more memory than it may have; the page's log says more.",
+        where="web.log in the state folder",
+        fix="ask for less, or use headrace sql",
+        slug="sql-died",
+    )
 
 
 def too_slow(timeout_s: float) -> SqlError:

@@ -55,7 +55,8 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
     throw new Problem({ slug: "unreachable", what: "The page's server does not answer.",
       fix: "It comes back by itself while a supervisor runs (headrace up)." }, 0);
   }
-  const told = await answer.json().catch(() => ({}));
+  const told = await answer.json().catch(() => (answer.ok ? null : {}));
+  if (told === null) throw new Problem({ slug: "unreadable", what: "The answer of the page's server cannot be read.", fix: "Load the page again." }, answer.status);
   if (answer.status === 401) {
     location.reload(); // the server says how to log in
     await new Promise(() => {});
@@ -93,13 +94,22 @@ export async function refresh() {
     try {
       for (const look of watchers) await look();
       notice("");
+      trouble(null);
     } catch (error) {
       if (error.status === 0) notice(error.what + " " + (error.fix || ""), true);
-      else if (error instanceof Problem) show(main, problem(error));
+      else if (error instanceof Problem) trouble(error);
       else { notice(String(error), true); console.error(error); }
     }
   }
   isBusy = false;
+}
+
+/** Above what was there before, which stays: one failed look is no reason to take away the rest. */
+function trouble(error) {
+  const place = document.getElementById("problem");
+  place.hidden = !error;
+  show(place, error ? problem(error) : null);
+  if (error && main.innerText.includes("Loading…")) main.replaceChildren();
 }
 
 export function notice(text, bad = false) {
@@ -109,11 +119,14 @@ export function notice(text, bad = false) {
   place.classList.toggle("bad", bad);
 }
 
-function connect() {
+let heard = 0;
+
+function tell(text, kind) {
   const place = document.getElementById("connection");
-  if (!place) return;
-  const tell = (text, kind) => { place.textContent = text; place.className = `connection ${kind}`; };
-  let heard = 0;
+  if (place) { place.textContent = text; place.className = `connection ${kind}`; }
+}
+
+function connect() {
   const source = new EventSource("/api/stream");
   const alive = () => { heard = Date.now(); tell("live", "on"); };
   source.addEventListener("changed", () => { alive(); if (!document.hidden) refresh(); });
@@ -124,9 +137,12 @@ function connect() {
       setTimeout(() => { connect(); api("/api/audit").catch(() => {}); }, 2000);
     }
   });
-  setInterval(() => {
-    if (heard && Date.now() - heard > 15000) tell("no word for a while", "lost");
-  }, 5000);
+}
+
+function stayConnected() {
+  if (!document.getElementById("connection")) return;
+  connect();
+  setInterval(() => { if (heard && Date.now() - heard > 15000) tell("no word for a while", "lost"); }, 5000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 }
 
@@ -265,4 +281,4 @@ for (const link of document.querySelectorAll(".bar nav a")) {
   const is = here === "/" ? location.pathname === "/" || location.pathname.startsWith("/pipelines") || location.pathname.startsWith("/runs") : location.pathname.startsWith(here);
   if (is) link.setAttribute("aria-current", "page");
 }
-connect();
+stayConnected();

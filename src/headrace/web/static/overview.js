@@ -1,5 +1,5 @@
 // The first screen: is it healthy, is it keeping up, what failed last and why, what do results say.
-import { ago, api, h, level, live, main, ms, notice, number, path, show, span, state } from "./core.js";
+import { ago, api, h, level, live, main, ms, notice, number, path, problem, show, span, state } from "./core.js";
 import { bars, rates } from "./sparks.js";
 
 live(async () => {
@@ -7,11 +7,10 @@ live(async () => {
   document.title = title(seen);
   const parts = [];
   if (seen.notice) parts.push(h("div", { class: "card busy", role: "alert" }, seen.notice));
-  if (seen.error) parts.push(h("div", { class: "card bad" }, seen.error.what));
-  parts.push(verdict(seen));
+  if (seen.error) parts.push(problem(seen.error));
+  else parts.push(verdict(seen));
   if (seen.live.length) parts.push(h("h2", {}, "Live results"), h("div", { class: "tiles" }, seen.live.map(result)));
-  parts.push(h("h2", {}, "Pipelines"));
-  parts.push(seen.pipelines.length ? seen.pipelines.map((one) => card(one, seen.at)) : begin(seen));
+  if (!seen.error) parts.push(h("h2", {}, "Pipelines"), seen.pipelines.length ? seen.pipelines.map((one) => card(one, seen.at)) : begin(seen));
   if (seen.alerts.length) parts.push(h("h2", {}, "Open alerts"), h("div", { class: "card" }, seen.alerts.slice(0, 8).map((one) => alert(one, seen.at))));
   if (seen.hints.length) parts.push(h("p", { class: "muted small" }, seen.hints.join(" · ")));
   show(main, h("h1", { class: "muted small" }, `${seen.project}, profile ${seen.profile}`), ...parts);
@@ -79,7 +78,7 @@ function card(one, now) {
           `${ms(slowest.fresh_p50_ms)} (p99 ${ms(slowest.fresh_p99_ms)})${slowest.fresh_within_s ? `, promised ${span(slowest.fresh_within_s)}` : ""}`)) : null,
         fact("last batch", ago(lastAt, now)),
         isUp ? fact("up", span(Math.max(0, now - one.since))) : null,
-        fact("restarts today", one.restarts_today),
+        fact("restarts in 24 h", one.restarts_today),
         one.version ? fact("version", [h("code", {}, one.version.slice(0, 8)), one.deployed_by ? ` by ${one.deployed_by}` : "", " ", one.deployed_at ? ago(one.deployed_at, now) : ""]) : null),
       one.failure ? h("p", { class: "small tight" }, h("span", { class: "muted" }, "last failure "), ago(one.failure.at, now), ": ", h("a", { href: path("runs", one.failure.run) }, one.failure.what)) : null),
     rates(one.rates, `rows per second over the last half hour: ${one.rates.map((p) => Math.round(p[1])).join(", ")}`));

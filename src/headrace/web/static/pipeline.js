@@ -1,5 +1,5 @@
 // One pipeline: what it is, what it is doing, why it is slow, and its history on one axis.
-import { ago, api, choose, chosen, clock, confirm, data, h, live, main, ms, notice, number, path, problem, refresh, show, span, state, table } from "./core.js";
+import { ago, api, choose, chosen, clock, confirm, data, h, live, main, ms, number, path, Problem, problem, refresh, show, span, state, table } from "./core.js";
 import { draw, together } from "./charts.js";
 import { draw as graph } from "./graph.js";
 
@@ -11,16 +11,22 @@ let query = chosen("query") || "";
 let isJoined = false;
 
 const head = h("div", {});
+const acted = h("div", { id: "acted", role: "status" }); // what became of the last action
 const charts = h("div", {});
 const rest = h("div", {});
-main.replaceChildren(head, h("h2", {}, "History"), h("div", { class: "row", id: "controls" }), h("p", { id: "chart-note", class: "muted small" }), charts, rest);
+main.replaceChildren(acted, head, h("h2", {}, "History"), h("div", { class: "row", id: "controls" }), h("p", { id: "chart-note", class: "muted small" }), charts, rest);
 
 live(async () => {
   const seen = await api(path("api", "pipelines", name));
   show(head, ...top(seen));
   show(rest, ...below(seen));
   const queries = seen.pipeline.queries.map((q) => q.name).filter((q) => !q.includes(".quarantine"));
-  await history(queries);
+  try {
+    await history(queries);
+  } catch (error) { // the rest of the page needs no store
+    if (!(error instanceof Problem) || error.status === 0) throw error;
+    show(document.getElementById("chart-note"), problem(error));
+  }
 });
 
 // ---- the upper part
@@ -101,17 +107,18 @@ function button(label, what, danger = false) {
 
 async function act(label, what, danger) {
   if (!(await confirm(`${label} ${name}?`, [WORDS[what], h("p", { class: "muted small" }, `It is written down that ${data.who} asked for it.`)], label, danger))) return;
+  const say = (...nodes) => show(document.getElementById("acted"), ...nodes);
   try {
-    notice(`${label} ${name}: asked…`);
+    say(`${label} ${name}: asked…`);
     let told = await api(path("api", "pipelines", name, what), { method: "POST", body: {} });
     for (let n = 0; !told.is_answered && n < 60; n += 1) {
       await new Promise((done) => setTimeout(done, 500));
       told = await api(path("api", "requests", told.request));
     }
-    notice(told.text || `${label} ${name}: the supervisor has not answered yet.`);
-    setTimeout(() => refresh(), 300);
+    say(told.text || `${label} ${name}: the supervisor has not answered yet.`);
+    refresh();
   } catch (error) {
-    show(document.getElementById("chart-note"), problem(error));
+    say(problem(error));
   }
 }
 
@@ -143,7 +150,7 @@ async function history(names) {
     isJoined = false;
     return;
   }
-  note.textContent = `${query}: ${lines.batches.reduce((a, b) => a + b, 0).toLocaleString("en")} batches, one point every ${span(found.step_s)}. Lines across: starts, ends, deploys, alerts.`;
+  note.textContent = `${query}: ${lines.batches.reduce((a, b) => a + (b || 0), 0).toLocaleString("en")} batches, one point every ${span(found.step_s)}. Lines across: starts, ends, deploys, alerts.`;
   const moments = (at) => at.map((one) => new Date(one * 1000));
   const seen = { ...lines, at: moments(lines.at) };
   const wanted = CHARTS.filter(([, , , isThere]) => !isThere || isThere(lines));

@@ -11,7 +11,7 @@ const follow = h("input", { id: "follow", type: "checkbox", checked: true });
 let timer = 0;
 let position = null;
 let seenEvents = [];
-let eventsAt = 0;
+let eventsAt = null;
 
 main.replaceChildren(head, h("h2", {}, "Events"), events, h("h2", {}, "Output"),
   h("div", { class: "row" }, box, h("label", { for: "follow", class: "row" }, follow, "follow"), h("span", { id: "found", class: "muted small" })), log);
@@ -57,7 +57,7 @@ function explained(seen) {
 const pair = (label, value) => [h("dt", {}, label), h("dd", {}, value)];
 
 async function happened() {
-  const told = await api(`${path("api", "runs", name, "events")}?after=${eventsAt}`);
+  const told = await api(`${path("api", "runs", name, "events")}${eventsAt === null ? "" : `?after=${eventsAt}`}`);
   eventsAt = told.position;
   seenEvents = [...seenEvents, ...told.events].slice(-500);
   show(events, table([
