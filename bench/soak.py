@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from playwright.sync_api import Browser, Page, Response
+from playwright.sync_api import Browser, Page
 
 from bench import tree
 from bench.machine import REPO
@@ -85,17 +85,16 @@ def _looked(browser: Browser, link: str, web: psutil.Process) -> dict[str, Any]:
 
 def _weight(page: Page, url: str) -> dict[str, float]:
     """Of one opening, with nothing in the cache, until its data and charts are there."""
-    seen: list[Response] = []
-    page.on("response", seen.append)
     cdp = page.context.new_cdp_session(page)
     cdp.send("Network.enable")
     cdp.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    seen: list[str] = []
     received: list[float] = []
+    cdp.on("Network.responseReceived", lambda event: seen.append(event["requestId"]))
     cdp.on("Network.loadingFinished", lambda event: received.append(event["encodedDataLength"]))
     page.goto(url)
     page.wait_for_function("() => !document.querySelector('main').innerText.includes('Loading…')")
     page.wait_for_timeout(2000)
-    page.remove_listener("response", seen.append)
     cdp.detach()
     return {"requests": len(seen), "kb": round(sum(received) / 1000, 1)}
 
