@@ -220,6 +220,7 @@ def test_values_change_by_themselves_within_two_seconds(
     page = visit.page
     loaded(page, f"{demo.url}/pipelines/metrics")
     name = "heartbeats"
+    page.wait_for_selector(f"tr:has(b:text-is('{name}'))")
     waited = []
     for _ in range(5):
         shown = int(page.evaluate(BATCHES, name))
