@@ -31,4 +31,5 @@ def test_a_java_that_fails_is_told_and_leaves_nothing(
         warm.keep(archive)
 
     assert "this java is broken" in str(caught.value)
+    assert caught.value.where == str(archive.parent)
     assert list(archive.parent.iterdir()) == []

@@ -46,20 +46,21 @@ def keep(archive: Path) -> None:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
             fresh = Path(scratch) / "fresh.jsa"
-            _rehearsed(Path(scratch), fresh)
+            why = _rehearsed(Path(scratch), fresh)
+            if why or not fresh.exists():
+                raise _failed(archive, why or "Java wrote no archive")
             fresh.replace(archive)
     except OSError as exc:
         raise _failed(archive, str(exc)) from exc
 
 
-def _rehearsed(scratch: Path, fresh: Path) -> None:
+def _rehearsed(scratch: Path, fresh: Path) -> str | None:
+    """Why it did not come to a good end, if it did not."""
     from headrace.supervisor import process
 
     log, module = scratch / "log", "headrace.driver.rehearsal"
     command = [sys.executable, "-m", module, str(scratch), str(fresh)]
-    why = process.finished(command, scratch, log, WITHIN_S)
-    if why or not fresh.exists():
-        raise _failed(fresh, why or "Java wrote no archive")
+    return process.finished(command, scratch, log, WITHIN_S)
 
 
 def _failed(archive: Path, why: str) -> SetupError:

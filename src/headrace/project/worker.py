@@ -56,13 +56,15 @@ def answer(settings: Settings, line: str) -> str:
     except Error as exc:
         return json.dumps({"error": exc.as_dict()})
     except MemoryError:
-        error = SqlError("The question needs too much memory.", slug="sql-memory")
+        what, fix = "The question needs too much memory.", "ask for less, or use headrace sql"
+        error = SqlError(what, fix=fix, slug="sql-memory")
         return json.dumps({"error": error.as_dict()})
     except Exception as exc:  # a border: one line in, one line out
         traceback.print_exc()
         is_deep = isinstance(exc, RecursionError)
         words = "It is nested too deeply." if is_deep else type(exc).__name__
-        error = SqlError("The question cannot be answered.", why=words, slug="sql-failed")
+        what, fix = "The question cannot be answered.", "make it simpler, or use headrace sql"
+        error = SqlError(what, why=words, fix=fix, slug="sql-failed")
         return json.dumps({"error": error.as_dict()})
 
 

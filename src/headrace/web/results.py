@@ -121,7 +121,7 @@ def _parquet(about: dict[str, Any]) -> Response:
     content = snapshots.read(Path(about["path"]), _content)
     if content is None:
         raise _empty(about)
-    return _download(content, about, "parquet", "application/vnd.apache.parquet")
+    return _download(content, about, ".parquet", "application/vnd.apache.parquet")
 
 
 def _content(path: Path) -> bytes:
@@ -144,7 +144,7 @@ def _csv(about: dict[str, Any], got: dict[str, Any]) -> Response:
     # Who opens the file later cannot see that it is not all: its name says so.
     part = f"-first-{len(got['rows'])}" if got.get("is_cut") else ""
     content = buffer.getvalue().encode()
-    return _download(content, about, f"csv{part}", "text/csv; charset=utf-8")
+    return _download(content, about, f"{part}.csv", "text/csv; charset=utf-8")
 
 
 def _cell(value: Any) -> Any:
@@ -156,11 +156,9 @@ def _cell(value: Any) -> Any:
     return "" if value is None else value
 
 
-def _download(content: bytes, about: dict[str, Any], form: str, kind: str) -> Response:
+def _download(content: bytes, about: dict[str, Any], ending: str, kind: str) -> Response:
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in about["name"])
-    ending, _, part = form.partition("-")
-    filename = f"{name}-{part}.{ending}" if part else f"{name}.{ending}"
-    headers = {"content-disposition": f'attachment; filename="{filename}"'}
+    headers = {"content-disposition": f'attachment; filename="{name}{ending}"'}
     return Response(content, media_type=kind, headers=headers)
 
 
