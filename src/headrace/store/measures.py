@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -140,17 +140,18 @@ def bucket_of(measure: Measure, at: float, width_s: float | None) -> Bucket:
     )
 
 
-def merged(parts: Iterable[Bucket], step_s: float) -> list[Bucket]:
-    """Parts in order of time, put together into steps."""
+def merged(parts: Iterable[Bucket], step_s: float | None) -> list[Bucket]:
+    """Parts in order of time, put together into steps; None: they start at their step already."""
     steps: dict[float, list[Bucket]] = {}
     for part in parts:
-        steps.setdefault(math.floor(part.start / step_s) * step_s, []).append(part)
+        start = part.start if step_s is None else math.floor(part.start / step_s) * step_s
+        steps.setdefault(start, []).append(part)
     return [_together(start, group) for start, group in steps.items()]
 
 
 def _together(start: float, group: list[Bucket]) -> Bucket:
-    if len(group) == 1:
-        return replace(group[0], start=start)
+    if len(group) == 1 and group[0].start == start:
+        return group[0]
     last = max(group, key=_watermark_order)
     return Bucket(
         start=start,

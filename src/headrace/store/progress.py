@@ -174,9 +174,9 @@ def rolled(
             conn,
             f"SELECT {_SINGLE} FROM progress WHERE pipeline = ? AND query = ?"  # noqa: S608
             " AND at >= ? AND at < ? ORDER BY at",
-            (pipeline, query, since, until),
+            (step_s, step_s, pipeline, query, since, until),
         )
-    return measures.merged((Bucket(*row) for row in found), step_s)
+    return measures.merged((Bucket(*row) for row in found), step_s if table else None)
 
 
 def rates(
@@ -283,7 +283,7 @@ def _progress(row: sqlite3.Row) -> Progress:
 _ROLLED = ", ".join(field.name for field in fields(Bucket))
 _SINGLE = ", ".join(
     (
-        "at",
+        "CAST(at / ? AS INTEGER) * ?",
         "1, rows_in, rows_in, rows_in, rows_out",
         "batch_ms, batch_ms",
         "dropped_by_watermark",
