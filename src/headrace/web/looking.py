@@ -235,8 +235,10 @@ def _checkpoints(visit: Visit) -> dict[str, Any]:
     for item in desired.listed(work.places):
         definition = definitions.stored(work, item.version, item.profile, item.pipeline)
         for query in definition.queries if definition else ():
-            about = {"pipeline": item.pipeline, "query": query.name, "path": query.checkpoint}
-            found.append({**about, **_checkpoint(query.checkpoint)})
+            path = query.checkpoint
+            about = {"pipeline": item.pipeline, "query": query.name, "path": path}
+            place = path.removeprefix(f"{visit.site.folder}/") if path else None
+            found.append({**about, "place": place, **_checkpoint(path)})
     return {"checkpoints": found}
 
 

@@ -17,7 +17,7 @@ live(async () => {
       { name: "files", number: true, get: (c) => number(c.files) },
       { name: "stateful parts", number: true, get: (c) => (c.operators || "") },
       { name: "how it is", get: (c) => health(c) },
-      { name: "where", get: (c) => h("code", {}, c.path || "") },
+      { name: "where", get: (c) => h("code", { title: c.path }, c.place || "") },
       { name: "offsets", get: (c) => (c.last_offsets ? h("details", { id: `offsets-${c.pipeline}-${c.query}` }, h("summary", {}, "show"), h("pre", {}, c.last_offsets)) : "") },
     ], seen.checkpoints, "No deployed query has one."));
 });
