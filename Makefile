@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 WARM := .venv/.warm
+JARS := .venv/.jars
 # A file of tests is one worker's: what it shares, a project or a session, is made once.
 WORKERS ?= 3
 # Small files that are synced one by one: a disk would take a fifth of the time.
@@ -20,13 +21,13 @@ help: ## this list
 demo: parts $(WARM) ## see a streaming application at work (Ctrl-C ends it, and counts)
 	@scripts/demo
 
-test: parts lint $(WARM) ## every check and test except the long chaos runs
+test: parts lint $(WARM) $(JARS) ## every check and test except the long chaos runs
 	$(PYTEST) -m "not chaos"
 
 quick: $(INSTALLED) ## the tests without a JVM or child processes, half a minute
 	$(IN_MEMORY) $(PYTEST) -n 2 -m "not spark and not e2e and not chaos and not thorough" --hypothesis-profile quick
 
-chaos: parts $(WARM) ## the long version of the kill tests
+chaos: parts $(WARM) $(JARS) ## the long version of the kill tests
 	$(BIN)/python -m pytest -m chaos
 
 bench: parts $(WARM) ## measure against plain PySpark (wants an otherwise idle machine)
@@ -51,6 +52,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1" --constraint constraints.txt
 	$(BIN)/pip install --quiet --editable . --group dev --constraint constraints.txt
+	@touch $@
+
+# What Kafka needs of Java: the connector, and a real broker for tests.
+$(JARS): $(INSTALLED)
+	$(BIN)/headrace jars fetch kafka
+	$(BIN)/headrace jars fetch broker
 	@touch $@
 
 # Spark's classes kept ready for this installation: a JVM then starts in half the time.

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from headrace.connectors import jars
 from headrace.driver import classes
 
 MARKER = "HEADRACE_TEST_SESSION"  # inherited by every child, also by detached ones
@@ -113,6 +114,7 @@ def spark() -> Generator[Any, None, None]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", "-Xss8m")
+        .config("spark.jars", ",".join(map(str, jars.fetched(jars.BUNDLES["kafka"]))))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("FATAL")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headrace.connectors.console import console as console
     from headrace.connectors.each import each_batch as each_batch
     from headrace.connectors.each import each_row as each_row
+    from headrace.connectors.event_hubs import event_hubs as event_hubs
     from headrace.connectors.files import avro as avro
     from headrace.connectors.files import binary as binary
     from headrace.connectors.files import csv as csv
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.connectors.files import orc as orc
     from headrace.connectors.files import parquet as parquet
     from headrace.connectors.files import text as text
+    from headrace.connectors.kafka import kafka as kafka
     from headrace.connectors.live import live as live
     from headrace.connectors.memory import memory as memory
     from headrace.connectors.rate import rate as rate
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.notebook.display import display as display
     from headrace.transforms.absent import absent as absent
     from headrace.transforms.parse import parse_json as parse_json
+    from headrace.transforms.route import route as route
 
 _NAMES = {
     "source": "headrace.define.api",
@@ -50,6 +53,7 @@ _NAMES = {
     "continuous": "headrace.define.triggers",
     "parse_json": "headrace.transforms.parse",
     "absent": "headrace.transforms.absent",
+    "route": "headrace.transforms.route",
     "files": "headrace.connectors.files",
     "text": "headrace.connectors.files",
     "csv": "headrace.connectors.files",
@@ -58,6 +62,8 @@ _NAMES = {
     "orc": "headrace.connectors.files",
     "avro": "headrace.connectors.files",
     "binary": "headrace.connectors.files",
+    "kafka": "headrace.connectors.kafka",
+    "event_hubs": "headrace.connectors.event_hubs",
     "rate": "headrace.connectors.rate",
     "socket": "headrace.connectors.socket",
     "console": "headrace.connectors.console",

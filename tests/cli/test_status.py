@@ -230,6 +230,9 @@ def test_what_a_query_does_now_is_told_without_long_paths() -> None:
     assert tables.now("Getting offsets from FileStreamSource[file:/data/in]") == (
         "Getting offsets from FileStreamSource"
     )
+    assert tables.now("Getting offsets from KafkaV2[Subscribe[logs]]") == (
+        "Getting offsets from KafkaV2"
+    )
     assert tables.now("Waiting for next trigger") == "Waiting for next trigger"
     assert tables.now(None) == ""
 

@@ -258,3 +258,14 @@ def test_a_file_changed_within_a_second_runs_as_it_is_now(tmp_path: Path) -> Non
         loader.load("orders.py", tmp_path, tmp_path)
 
         assert value == sys.modules["headrace_pipeline_orders"].VALUE
+
+
+def test_a_file_named_like_a_module_of_python_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "pipelines" / "fine.py", STREAM)
+    write(tmp_path / "queue.py", "")
+
+    with pytest.raises(Error) as caught:
+        loader.load("pipelines/fine.py", root=tmp_path, project=tmp_path)
+
+    assert caught.value.code == "hides-module"
+    assert caught.value.fix == "mv 'queue.py' 'my_queue.py'"

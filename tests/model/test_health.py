@@ -107,6 +107,31 @@ def test_a_stopped_query_says_how_and_where() -> None:
     assert health.judge_query(query, subject) == (State.STOPPED, "clean at batch 8")
 
 
+def asking(*seconds: float) -> Subject:
+    """A query that asks its source for what is new, seen at these moments."""
+    view = RunView(pid=1, queries={"q": WORKING})
+    for at in seconds:
+        status = {"message": "Getting offsets from KafkaV2[Subscribe[logs]]"}
+        view = fold_all([Event(at, Kind.SAMPLED, data={"queries": {"q": status}})], view)
+    return Subject(WANTED, view)
+
+
+def test_a_source_that_does_not_answer_is_told_and_not_called_running() -> None:
+    assert health.judge(asking(100.0, 110.0), 110.0)[0] is State.RUNNING
+    words = "q: its source has not answered for 20 s"
+    assert health.judge(asking(100.0, 110.0, 120.0), 120.0) == (State.STALLED, words)
+
+
+def test_a_source_that_answers_again_is_forgiven() -> None:
+    subject = asking(100.0, 120.0)
+    assert subject.view is not None
+    status = {"message": "Processing new data"}
+    heard = Event(121.0, Kind.SAMPLED, data={"queries": {"q": status}})
+    view = fold_all([heard], subject.view)
+
+    assert health.judge(Subject(WANTED, view), 121.0)[0] is State.RUNNING
+
+
 def test_the_limit_of_a_stall_grows_with_the_usual_batch() -> None:
     limits = WatchdogLimits(stall_s=10.0, stall_batches=5.0)
     view = fold_all(

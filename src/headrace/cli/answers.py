@@ -72,7 +72,7 @@ def _for_spark(text: str, known: names.Names) -> tuple[str, dict[str, dict[str, 
 
     def view_of(parts: tuple[str, ...]) -> str | None:
         found = known.look_up(parts)
-        if found is None or found.place is None:
+        if found is None or (found.place is None and not found.is_for_spark):
             return None
         full = names.spelled(*parts)
         # Spark's temporary views have a name without a dot.

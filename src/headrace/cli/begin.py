@@ -30,22 +30,29 @@ def init(options: Options, directory: str) -> None:
 
 @click.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--connect", is_flag=True, help="Also connect to every broker that they name.")
 @as_json
 @shared
 @pass_options
-def check(options: Options, names: tuple[str, ...], json_: bool) -> None:
+def check(options: Options, names: tuple[str, ...], connect: bool, json_: bool) -> None:
     """Find every problem without starting a query.
 
     NAME is a pipeline or the path of its file; all pipelines of the project by default.
     """
-    from headrace.cli import definitions, tables
+    from headrace.cli import connecting, definitions, tables
 
     work = options.open()
     found = definitions.define(work, names, quiet=json_)
+    reached = connecting.reached(found) if connect else []
     if json_:
-        tables.print_json({"pipelines": [definition.to_json() for definition in found]})
-    else:
-        tables.print_definitions(found)
+        body = {"pipelines": [definition.to_json() for definition in found]}
+        tables.print_json({**body, "connected": reached} if connect else body)
+        return
+    tables.print_definitions(found)
+    for one in reached:
+        click.echo(f"  {one['name']}  {one['kind']} {one['found']}")
+    if connect and not reached:
+        click.echo("Nothing to connect to: every source and sink is on this machine.")
 
 
 @click.command()

@@ -75,7 +75,7 @@ def _run(wish: Wish, demo: DemoPlaces, seed: int, interrupts: Interrupts) -> int
 def _generator(demo: DemoPlaces, rate: int, seed: int) -> process.Companion:
     """First of all: its data may wait for Spark, but Spark must not wait for data."""
     demo.control.unlink(missing_ok=True)  # an earlier machine's, or hour's, troubles
-    module = [sys.executable, "-m", "headrace.demo.generator", str(demo.folder)]
+    module = [*process.PYTHON, "headrace.demo.generator", str(demo.folder)]
     command = [*module, "--rate", str(rate), "--seed", str(seed)]
     return process.Companion(command, demo.folder, demo.generator_log)
 

@@ -20,6 +20,8 @@ from headrace.cli import (
     control,
     demo,
     history,
+    jars,
+    kafka,
     looking,
     quarantine,
     questions,
@@ -121,6 +123,8 @@ for _group in (
     quarantine.COMMANDS,
     questions.COMMANDS,
     control.COMMANDS,
+    jars.COMMANDS,
+    kafka.COMMANDS,
     token.COMMANDS,
     warm.COMMANDS,
 ):

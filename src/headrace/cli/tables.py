@@ -142,7 +142,7 @@ def _query_table(queries: Sequence[QueryStatus]) -> Table:
 
 def now(message: str | None) -> str:
     """Spark's own words without the source's inside: `… from FileStreamSource[file:/…]`."""
-    return re.sub(r"\[[^\]]*\]?", "", message or "").strip()
+    return re.sub(r"\[.*", "", message or "").strip()
 
 
 def _fresh(query: QueryStatus) -> Text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -59,7 +58,7 @@ def _rehearsed(scratch: Path, fresh: Path) -> str | None:
     from headrace.supervisor import process
 
     log, module = scratch / "log", "headrace.driver.rehearsal"
-    command = [sys.executable, "-m", module, str(scratch), str(fresh)]
+    command = [*process.PYTHON, module, str(scratch), str(fresh)]
     return process.finished(command, scratch, log, WITHIN_S)
 
 

@@ -94,6 +94,11 @@ class Connector:
         """Why rows of these columns (name: type) cannot be written, if they cannot."""
         return None
 
+    def reached(self) -> str | None:
+        """Really connects, for `check --connect`: what was found, in words. None: there is nothing
+        to connect to. Raises what is wrong."""
+        return None
+
     def fields(self) -> dict[str, Any]:
         """Kind and fields for JSON: defaults left out, secrets as the references they are."""
         out: dict[str, Any] = {"kind": self.kind}
@@ -137,6 +142,17 @@ def require(name: str, value: object, kind: type | tuple[type, ...], example: st
     if not isinstance(value, kind):
         raise ConnectorError(
             f"{name}={value!r} will not do.", fix=f"Write {example}.", slug="bad-option"
+        )
+
+
+def secret(name: str, value: str | None) -> None:
+    """Only by reference: whatever stands in a file is copied with it, stored, and shown."""
+    if value is not None and not references.is_in(value):
+        raise ConnectorError(
+            f"{name} is written out.",
+            why="A secret is kept by reference, so that no copy of the code or definition has it.",
+            fix=f'Write {name}="${{env:{name.upper()}}}" or "${{file:PATH}}".',
+            slug="plain-secret",
         )
 
 

@@ -27,6 +27,8 @@ KINDS = {
     "binary": "headrace.connectors.files:binary",
     "rate": "headrace.connectors.rate:rate",
     "socket": "headrace.connectors.socket:socket",
+    "kafka": "headrace.connectors.kafka:kafka",
+    "event_hubs": "headrace.connectors.event_hubs:event_hubs",
     "console": "headrace.connectors.console:console",
     "memory": "headrace.connectors.memory:memory",
     "live": "headrace.connectors.live:live",

@@ -88,6 +88,8 @@ def load(file: str | Path, root: Path, project: Path) -> Loaded:
     shown = _shown(path, root, project)
     if not path.is_file():
         raise _file_missing(path, shown)
+    if hidden := _hides(path.parent, root):
+        raise _hidden(hidden, _shown(hidden, root, project))
     collector = Collector(root=root, project=project)
     _forget()
     _make_importable(path.parent, root, project)
@@ -170,6 +172,27 @@ def _make_importable(beside: Path, root: Path, project: Path) -> None:
     _added.extend([str(root)] if beside == root else [str(beside), str(root)])
     sys.path[:0] = _added
     importlib.invalidate_caches()
+
+
+def _hides(*folders: Path) -> Path | None:
+    """A file that Python, or Spark's workers, would import in the place of a module of their own:
+    these folders come first on the path."""
+    for folder in dict.fromkeys(folders):
+        for path in sorted(folder.glob("*.py")):
+            if path.stem in sys.stdlib_module_names:
+                return path
+    return None
+
+
+def _hidden(path: Path, shown: str) -> DefinitionError:
+    better = os.path.join(os.path.dirname(shown), f"my_{path.stem}.py")
+    return DefinitionError(
+        f"{shown} hides Python's own module {path.stem!r}.",
+        why=f"Whoever imports {path.stem} would get this file: Python itself, Spark, a library.",
+        where=shown,
+        fix=f"mv '{shown}' '{better}'",
+        slug="hides-module",
+    )
 
 
 def _shown(path: Path, root: Path, project: Path) -> str:

@@ -3,7 +3,8 @@
 Called by the listener for every progress object, on Spark's bus; the answer travels in the
 `progressed` event. Three ways, the best one that is there:
 
-    arrival   file sources, checkpoint on a disk here: the source's own log has every file's time
+    arrival   file sources, checkpoint on a disk here: the source's own log has every file's time;
+              Kafka: what was observed of the records' own times
     event     queries with a watermark: Spark tells the batch's newest, mean and oldest event time
     trigger   rate and socket: rows came into being between the last look and this one
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.checkpoints import sources
+from headrace.connectors.kafka import ARRIVED
 from headrace.model import freshness
 from headrace.model.pipeline import Node
 
@@ -40,7 +42,11 @@ def sample(progress: Mapping[str, Any], checkpoint: Path | None) -> dict[str, An
         for number, source in enumerate(_items(progress.get("sources")))
         if isinstance(source, Mapping) and _count(source.get("numInputRows")) > 0
     ]
-    arrived = [_arrived(source, number, checkpoint, committed_ms) for number, source in read]
+    logged = _observed(progress.get("observedMetrics"), committed_ms)
+    arrived = [
+        logged if _is_kafka(source) else _arrived(source, number, checkpoint, committed_ms)
+        for number, source in read
+    ]
     if arrived and all(arrived):
         return freshness.told("arrival", rows, _together(arrived))
     if points := _by_event_time(progress.get("eventTime"), committed_ms):
@@ -87,15 +93,35 @@ def _arrived(
     return [(committed_ms - ms, rows * weight / count) for ms, weight in files]
 
 
+def _is_kafka(source: Mapping[str, Any]) -> bool:
+    return str(source.get("description")).startswith("KafkaV2[")
+
+
+def _observed(told: Any, committed_ms: float) -> Points:
+    """Of all Kafka sources of the batch together."""
+    points: Points = []
+    for name, seen in told.items() if isinstance(told, Mapping) else ():
+        if str(name).startswith(ARRIVED) and isinstance(seen, Mapping):
+            times = [_number(seen.get(key)) for key in ("last", "mean", "first")]
+            points += _spread(times, committed_ms, float(_count(seen.get("n"))))
+    return points
+
+
 def _by_event_time(told: Any, committed_ms: float) -> Points:
-    """Spread evenly around the mean, from the newest to as far beyond it, if any was so old."""
     if not isinstance(told, Mapping):
         return []
-    newest, mean = _time_ms(told.get("max")), _time_ms(told.get("avg"))
-    if newest is None or mean is None:
+    times = [_time_ms(told.get(key)) for key in ("max", "avg", "min")]
+    return _spread(times, committed_ms, 1.0)
+
+
+def _spread(times: Sequence[float | None], until: float, weight: float) -> Points:
+    """`times` are the newest, the mean, the oldest. Evenly around the mean, from the newest to as
+    far beyond it, if any was so old."""
+    newest, mean, oldest = times
+    if newest is None or mean is None or not weight:
         return []
-    oldest = max(2 * mean - newest, _time_ms(told.get("min")) or -math.inf)
-    return _evenly(max(0.0, committed_ms - newest), max(0.0, committed_ms - oldest), 1.0)
+    low = max(2 * mean - newest, -math.inf if oldest is None else oldest)
+    return _evenly(max(0.0, until - newest), max(0.0, until - low), weight)
 
 
 def _born(source: Mapping[str, Any], took_ms: float) -> Points:

@@ -15,7 +15,7 @@ FIX = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless) o
 
 def check() -> int:
     """The major version of the Java that spark-submit will use: JAVA_HOME first, then PATH."""
-    java = _executable()
+    java = executable()
     version = _release(java)
     if version is not None and version < OLDEST:
         raise SetupError(
@@ -27,7 +27,7 @@ def check() -> int:
     return version or OLDEST
 
 
-def _executable() -> Path:
+def executable() -> Path:
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"

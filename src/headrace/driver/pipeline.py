@@ -9,11 +9,13 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import config, jsonfile, references
+from headrace.connectors import jars
 from headrace.define import graph as graphs
 from headrace.define import loader
 from headrace.define.declared import Collector
@@ -43,7 +45,7 @@ def run(
     _refuse_unusable(wanted, mine)
     if signals.is_asked_to_stop():
         return _stopped_before_start()
-    spark = start_session(spec, mine, run_dir, ours)
+    spark = start_session(spec, mine, run_dir, ours, texts(wanted))
     signals.install()  # PySpark has put a handler of its own in the place of ours
     built = build.build(wanted, spark, mine, version=spec.version)
     _write_definition(spec, spec.pipeline, spec.file, built)
@@ -78,7 +80,8 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
         if graph.queries:
             loaded.append((name, file, mine, graph, not found))
     if loaded:
-        spark = start_session(spec, settings, run_dir, ours)
+        code = [text for _, _, _, graph, _ in loaded for text in texts(graph)]
+        spark = start_session(spec, settings, run_dir, ours, code)
         for name, file, mine, wanted, is_sound in loaded:
             try:
                 built = build.build(wanted, spark, mine, version=spec.version, prepare=False)
@@ -95,12 +98,25 @@ def _each(exc: Error) -> list[Error]:
     return list(exc.problems) if isinstance(exc, Problems) else [exc]
 
 
+def texts(graph: graphs.Graph) -> list[str]:
+    """The user's own code."""
+    files = (getattr(module, "__file__", None) for module in graph.collector.modules)
+    return [Path(file).read_text(encoding="utf-8", errors="replace") for file in files if file]
+
+
 def start_session(
-    spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet
+    spec: RunSpec,
+    settings: config.Settings,
+    run_dir: Path,
+    ours: Fleet,
+    about: Iterable[str] = (),
 ) -> SparkSession:
+    """`about` is the code that it is for: jars of connectors that it speaks of are loaded."""
+    kinds = [str(t.get("kind")) for t in (*settings.sources.values(), *settings.sinks.values())]
+    user = {key: references.resolve(value) for key, value in settings.spark.items()}
     conf = session.settings_of(
         spec.pipeline,
-        {key: references.resolve(value) for key, value in settings.spark.items()},
+        user | jars.settings(jars.wanted(kinds, about), user),
         run_dir=run_dir,
         cores=os.cpu_count() or 1,
         is_short=bool(spec.define or spec.question),
@@ -113,7 +129,7 @@ def start_session(
         (code / Path(spec.file).parent, code),
         is_local=conf["spark.master"].startswith("local"),
     )
-    spark = session.start()
+    spark = session.start(conf.get(jars.PACKAGES, ""))
     ours.attach(spark)
     ours.events.tell(Kind.RUN_STARTED, data=run_facts(spec, spark))
     return spark

@@ -5,6 +5,7 @@ For what DuckDB cannot read or say. Only the command line asks this way: Spark S
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from dataclasses import asdict
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import config, jsonfile
 from headrace.connectors import kinds
+from headrace.connectors.files import Files
 from headrace.driver import analyse, pipeline
 from headrace.driver.fleet import Fleet
 from headrace.errors import SqlError
@@ -30,7 +32,8 @@ def answer(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
     time.tzset()
     asked = spec.question
     scratch = Path(asked["answer"]).parent
-    spark = pipeline.start_session(spec, settings, run_dir, ours)
+    about = [json.dumps(asked["tables"])]  # the jars of what is asked about
+    spark = pipeline.start_session(spec, settings, run_dir, ours, about)
     try:
         given = asked["tables"].items()
         read = [_as_view(spark, view, table, scratch) for view, table in given]
@@ -59,7 +62,10 @@ def _as_view(spark: SparkSession, view: str, table: dict[str, Any], scratch: Pat
     if table.get("live"):
         return _live_view(spark, view, table, scratch / f"{view}.parquet")
     sink = kinds.made(table["sink"], name=table["name"])
-    at, batch = committed.newest(Path(sink.identity() or ""))
+    at: float | None = time.time()
+    batch: int | None = None
+    if isinstance(sink, Files):
+        at, batch = committed.newest(Path(sink.identity() or ""))
     sink.read(spark, streaming=False, schema=table["schema"]).createOrReplaceTempView(view)
     return AsOf(table["name"], at, batch)
 

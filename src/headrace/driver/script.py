@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import config, references
+from headrace.connectors import jars
 from headrace.define import versions
 from headrace.driver import classes, ending, fleet, pipeline, session
 from headrace.driver.fleet import Claim, Fleet, Watched
@@ -72,6 +73,8 @@ def run(
 def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_local: bool) -> None:
     """Our defaults underneath. What is only right on one machine waits until that is known."""
     user = {key: references.resolve(value) for key, value in settings.spark.items()}
+    code = _copy(spec).read_text(encoding="utf-8", errors="replace")
+    user |= jars.settings(jars.wanted((), [code]), user)
     where = {} if is_local else {"spark.master": "not known yet"}
     conf = session.settings_of(
         spec.pipeline,

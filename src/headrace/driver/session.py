@@ -104,6 +104,12 @@ logger.cancel.name = org.apache.spark.scheduler.DAGScheduler
 logger.cancel.level = error
 logger.pool.name = org.apache.spark.scheduler.FairSchedulableBuilder
 logger.pool.level = error
+logger.kafka.name = org.apache.kafka
+logger.kafka.level = warn
+logger.kafka.filter.burst.type = BurstFilter
+logger.kafka.filter.burst.level = WARN
+logger.kafka.filter.burst.rate = 0.1
+logger.kafka.filter.burst.maxBurst = 20
 """
 
 
@@ -159,17 +165,26 @@ def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, python_path), *kept])
 
 
-def start() -> SparkSession:
-    """Raises SetupError where the JVM does not come up; its own words are in the driver's log."""
+def start(packages: str = "") -> SparkSession:
+    """Raises SetupError where the JVM does not come up; its own words are in the driver's log.
+    `packages` are those that Spark has to resolve first."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     try:
         return SparkSession.builder.getOrCreate()
     except PySparkRuntimeError as exc:
+        why = f"{exc} Its own output stands in the lines above this one."
+        if packages:
+            raise SetupError(
+                f"Spark's JVM did not start; it had to resolve {packages} first.",
+                why=why,
+                fix="fetch the connector once, with Maven: headrace jars fetch kafka",
+                slug="jars-unresolved",
+            ) from exc
         raise SetupError(
             "Spark's JVM did not start.",
-            why=f"{exc} Its own output stands in the lines above this one.",
+            why=why,
             fix="check `java -version` (17 or 21), the settings under [spark], and free memory",
             slug="jvm-did-not-start",
         ) from exc

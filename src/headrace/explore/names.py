@@ -6,6 +6,7 @@ only; which files count is `scan`'s to say.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from pathlib import Path
 from headrace.config import Settings, counted_from, near
 from headrace.connectors import kinds
 from headrace.connectors.connector import Connector
+from headrace.connectors.event_hubs import EventHubs
 from headrace.connectors.files import FORMATS, Files, files
+from headrace.connectors.kafka import Kafka
 from headrace.errors import Error, SqlError
 from headrace.explore import live
 from headrace.model.pipeline import Definition, Query
@@ -38,6 +41,11 @@ class Table:
         if self.snapshots:
             return self.snapshots
         return self.sink.identity() if isinstance(self.sink, Files) else None
+
+    @property
+    def is_for_spark(self) -> bool:
+        """Kept by another system, which only Spark can read: a topic."""
+        return isinstance(self.sink, Kafka | EventHubs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,11 @@ def collect(settings: Settings, definitions: Iterable[Definition]) -> Names:
     for name, pipelines in owners.items():
         if len(pipelines) == 1:
             tables["", name] = tables[pipelines[0], name]
+    for name, fields in settings.sources.items():
+        if fields.get("kind") in (Kafka.kind, EventHubs.kind):
+            with contextlib.suppress(Error):  # as below
+                tables["", name] = Table(name, kinds.made(fields).located(settings.project))
+                owners.pop(name, None)
     for name, fields in settings.sinks.items():
         try:
             sink = kinds.made(fields, name=name).located(settings.project)
@@ -172,6 +185,12 @@ def files_of(table: Table) -> Files:
     """Its folder; an error for what keeps nothing that could be read."""
     if isinstance(table.sink, Files):
         return table.sink
+    if table.is_for_spark:
+        raise SqlError(
+            f"{table.name!r} is a topic of Kafka, which only Spark can read here.",
+            fix='headrace sql --spark "…": a JVM starts for it.',
+            slug="needs-spark",
+        )
     kind = table.sink.kind or "a function"
     raise SqlError(
         f"{table.name!r} cannot be read: it goes to {kind}, which keeps no rows.",

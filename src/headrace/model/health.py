@@ -17,6 +17,7 @@ from headrace.model.status import QueryStatus, State
 BEHIND_BATCHES = 3  # in a row with more rows coming in than done: no longer chance
 REAL_TIME_BATCHES = 2  # a real-time query is silent for its whole batch
 ROWS_MIN = 100_000  # below that the start of the JVM is all one would see in a cost per row
+UNANSWERED_S = 15.0  # a source that says nothing for so long is not merely slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,12 @@ def _judge_live(view: RunView, subject: Subject, now: float) -> tuple[State, str
         return State.STOPPING, subject.stopping
     if subject.stalls:
         return State.STALLED, "; ".join(stall.in_words() for stall in subject.stalls)
+    judged = [(query.name, *judge_query(query, subject)) for query in view.queries.values()]
+    silent = [f"{name}: {why}" for name, state, why in judged if state is State.STALLED]
+    if silent:
+        return State.STALLED, "; ".join(silent)
     if not view.has_worked:
         return State.STARTING, _starting(view)
-    judged = [(query.name, *judge_query(query, subject)) for query in view.queries.values()]
     behind = [f"{name} {why}" for name, state, why in judged if state is State.CATCHING_UP]
     broken = [
         f"{query.name}: {words}"
@@ -160,6 +164,8 @@ def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
         return State.STOPPING, subject.stopping
     if stall is not None:
         return State.STALLED, stall.in_words()
+    if (asked_s := _asked_s(query, subject)) >= UNANSWERED_S:
+        return State.STALLED, f"its source has not answered for {span(asked_s)}"
     if not query.has_worked:
         return State.STARTING, "first batch"
     if query.lag_rows is not None and query.lag_rows > max(query.last_rows_in, 1):
@@ -168,6 +174,14 @@ def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
         rates = f"{query.input_rate or 0:,.0f} rows/s come in, {query.processing_rate or 0:,.0f}"
         return State.CATCHING_UP, f"{rates} are processed"
     return State.RUNNING, query.message or "running"
+
+
+def _asked_s(query: QueryView, subject: Subject) -> float:
+    """How long it waits for its source to say what is new: a broker that is down, mostly."""
+    heard_at = subject.view.heard_at if subject.view else None
+    if query.asking_since is None or heard_at is None:
+        return 0.0
+    return heard_at - query.asking_since
 
 
 def _to_go(query: QueryView) -> str:

@@ -56,6 +56,10 @@ class Places:
         return self.state / "web.json"
 
     @property
+    def broker(self) -> Path:  # of development: its process and port, beside its data
+        return self.state / "kafka" / "process.json"
+
+    @property
     def web_log(self) -> Path:
         return self.state / "web.log"
 

@@ -46,6 +46,7 @@ class QueryView:
     message: str | None = None
     data_available: bool | None = None
     trigger_active: bool | None = None
+    asking_since: float | None = None  # heard: it waits for its source to say what is new
     tasks_done: int | None = None
     advanced_at: float | None = None  # heard: progress, idle, finished tasks, or nothing to do
     clear_at: float | None = None  # heard: the last moment at which no data was known to wait
@@ -164,6 +165,7 @@ def _started(query: QueryView, event: Event, heard_at: float) -> QueryView:
         batch_length_s=_number(data.get("batch_length_s")),
         after=tuple(n for n in _items(data.get("after"))[:AFTER_MAX] if isinstance(n, str)),
         fresh_within_s=_number(data.get("fresh_within_s")),
+        asking_since=None,
         advanced_at=heard_at,
         clear_at=heard_at,
     )
@@ -195,6 +197,7 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
         lag_rows=_lag(progress.get("sources")),
         behind_streak=query.behind_streak + 1 if is_behind else 0,
         batch_ms=_remember(query.batch_ms, progress),
+        asking_since=None,
         advanced_at=heard_at,
         clear_at=heard_at,
         fresh=query.fresh if fresh is None else query.fresh.plus(fresh),
@@ -208,6 +211,7 @@ def _idled(query: QueryView, event: Event, heard_at: float) -> QueryView:
     return replace(
         query,
         last_idle_at=event.at,
+        asking_since=None,
         advanced_at=heard_at,
         clear_at=heard_at,
         fresh=freshness.Window()
@@ -271,11 +275,16 @@ def _sampled(query: QueryView, status: Mapping[str, Any], heard_at: float) -> Qu
         message=_text(status.get("message")),
         data_available=data,
         trigger_active=active,
+        asking_since=(query.asking_since or heard_at) if _is_asking(status) else None,
         tasks_done=tasks,
         advanced_at=heard_at if is_advancing or query.advanced_at is None else query.advanced_at,
         # Between triggers Spark still says what it last found: that is answered already.
         clear_at=query.clear_at if data and active else heard_at,
     )
+
+
+def _is_asking(status: Mapping[str, Any]) -> bool:
+    return str(status.get("message")).startswith("Getting offsets from")
 
 
 def _rows_out(before: int | None, sink: Any) -> int | None:

@@ -7,14 +7,13 @@ also if we are killed, since it holds the other end of a pipe.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from headrace import logs
 from headrace.config import Settings
 from headrace.model.places import Places
-from headrace.supervisor.process import Companion, tail_of
+from headrace.supervisor.process import PYTHON, Companion, tail_of
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ class Attendant:
     """Owns the process, if the settings want one."""
 
     def __init__(self, settings: Settings, places: Places, start: Start = Companion) -> None:
-        module = [sys.executable, "-m", "headrace.web.main"]
+        module = [*PYTHON, "headrace.web.main"]
         self._command = [*module, str(settings.project), "--profile", settings.profile]
         self._is_wanted = settings.web.enabled
         self._project = settings.project

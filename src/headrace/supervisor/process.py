@@ -25,8 +25,10 @@ from headrace.model.places import Places
 from headrace.model.runs import Exit, Process, RunSpec, run_name
 from headrace.state import supervisors
 
-DRIVER = (sys.executable, "-m", "headrace.driver.main")
-SUPERVISOR = (sys.executable, "-m", "headrace.supervisor.main")
+# Without the working folder on its path: a file there must not pass for a module of Python's own.
+PYTHON = (sys.executable, "-P", "-m")
+DRIVER = (*PYTHON, "headrace.driver.main")
+SUPERVISOR = (*PYTHON, "headrace.supervisor.main")
 POLL_S = 0.05
 START_S = 30.0
 TAIL_BYTES = 4000
@@ -154,6 +156,20 @@ def start_supervisor(project: Path, profile: str, places: Places | None = None) 
     begin = log.stat().st_size if log.exists() else 0
     child = _detached([*SUPERVISOR, str(project), "--profile", profile], project, log)
     return _await_supervisor(child, places, begin)
+
+
+def detach(command: Sequence[str], cwd: Path, log: Path) -> Process:
+    """A process that outlives this one and its terminal."""
+    child = _detached(command, cwd, log)
+    found = processes.identify(child.pid)
+    if found is None:
+        raise SetupError(
+            f"{command[0]} ended at once.",
+            why=tail_of(log).strip() or "it left no words",
+            where=str(log),
+            slug="process-ended",
+        )
+    return found
 
 
 def _detached(command: Sequence[str], cwd: Path, log: Path) -> subprocess.Popen[bytes]:

@@ -32,6 +32,7 @@ class Workers:
     def __init__(self, settings: Settings) -> None:
         self._command = (
             sys.executable,
+            "-P",
             "-m",
             "headrace.project.worker",
             str(settings.project),

@@ -41,7 +41,7 @@ ENTRIES = (
         what="Records that were not read yet are gone from Kafka[: topic {topic}].",
         why="They were deleted by retention, or the topic was deleted.",
         fix="Find out how many are missing and whether they can be had elsewhere; raise the "
-        "topic's retention. To go on without them, set failOnDataLoss to false for one run.",
+        "topic's retention. To go on without them, give the query a new `checkpoint` and `starting`.",
     ),
     Entry(
         23,

@@ -1,0 +1,138 @@
+"""Jars of Java that a connector needs beside Spark: where they are, and how a session gets them.
+
+A folder that was fetched once (`headrace jars fetch`) is used where there is one: it needs no
+network, and no seconds at each start. Else Spark's own resolver is asked, by the coordinate that
+fits the installed PySpark.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+
+from headrace.errors import ConfigError
+
+PACKAGES = "spark.jars.packages"
+JARS = "spark.jars"
+SCALA = "2.13"
+_BUNDLE_OF = {"kafka": "kafka", "event_hubs": "kafka"}  # kind of connector: bundle
+_WORD = re.compile(r"\b(?:kafka|event_hubs)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """`coordinate` is what Spark's resolver takes; None for what no session loads."""
+
+    name: str
+    what: str
+    coordinate: str | None = None
+
+
+BUNDLES = {
+    one.name: one
+    for one in (
+        Bundle(
+            "kafka",
+            "Spark's connector for Kafka and Event Hubs",
+            "org.apache.spark:spark-sql-kafka-0-10_${scala}:${spark}",
+        ),
+        Bundle("broker", "a Kafka broker and its tools, for headrace kafka up"),
+    )
+}
+
+
+def spark_version() -> str:
+    return version("pyspark")
+
+
+def pom(bundle: Bundle) -> str:
+    text = (files("headrace.connectors") / "poms" / f"{bundle.name}.xml").read_text("utf-8")
+    return _filled(text)
+
+
+def coordinate(bundle: Bundle) -> str | None:
+    return _filled(bundle.coordinate) if bundle.coordinate else None
+
+
+def folder(bundle: Bundle) -> Path:
+    """Beside the installation it belongs to; of a connector one for each version of Spark."""
+    name = f"{bundle.name}-{spark_version()}" if bundle.coordinate else bundle.name
+    return Path(sys.prefix) / "share" / "headrace" / "jars" / name
+
+
+def fetched(bundle: Bundle) -> list[Path]:
+    return sorted(folder(bundle).glob("*.jar"))
+
+
+def needed(found: Iterable[Path], own: Iterable[Path]) -> list[Path]:
+    """Without those that Spark brings along: two versions of one class are a fault to look for."""
+    has = {_artifact(path.name) for path in own}
+    return [path for path in found if _artifact(path.name) not in has]
+
+
+def wanted(kinds: Iterable[str], code: Iterable[str]) -> set[str]:
+    """Bundles of these kinds of connectors, and of those that code speaks of: what it uses is known
+    only once it runs, and by then the JVM has to have them."""
+    spoken = {word for text in code for word in _WORD.findall(text)}
+    return {_BUNDLE_OF[one] for one in {*kinds, *spoken} if one in _BUNDLE_OF}
+
+
+def settings(names: Iterable[str], user: Mapping[str, str]) -> dict[str, str]:
+    """What a session has to be told to have these bundles, beside what the user gives it. Raises
+    if the user gives it a connector of another Spark."""
+    jars, packages = [], []
+    for bundle in (BUNDLES[name] for name in sorted(set(names))):
+        wanted = coordinate(bundle)
+        if wanted is None or _is_given(wanted, user):
+            continue
+        if found := fetched(bundle):
+            jars += [str(path) for path in found]
+        else:
+            packages.append(wanted)
+    made = {}
+    if jars:
+        made[JARS] = ",".join([*filter(None, [user.get(JARS)]), *jars])
+    if packages:
+        made[PACKAGES] = ",".join([*filter(None, [user.get(PACKAGES)]), *packages])
+    return made
+
+
+def _is_given(wanted: str, user: Mapping[str, str]) -> bool:
+    """Whether the user's own settings have it; raises if that one is of another version."""
+    _, artifact, version_ = wanted.split(":")
+    for key in (JARS, PACKAGES):
+        for one in re.split(r"[,\s]+", user.get(key, "")):
+            found = re.search(
+                rf"{re.escape(_plain(artifact))}_([\d.]+)[:-]([\w.-]+?)(?:\.jar)?$", one
+            )
+            if found is None:
+                continue
+            if (found[1], found[2]) != (SCALA, version_):
+                raise ConfigError(
+                    f"{key} has {one}, and PySpark here is {version_} (Scala {SCALA}).",
+                    why="A connector works with the Spark that it was built for, and no other.",
+                    where="[spark]",
+                    fix=f"Take {wanted}, or remove it and run: headrace jars fetch kafka.",
+                    slug="jars-mismatch",
+                )
+            return True
+    return False
+
+
+def _plain(artifact: str) -> str:
+    return artifact.rpartition("_")[0]
+
+
+def _artifact(name: str) -> str:
+    """spark-sql_2.13-4.2.0.jar and lz4-java-1.8.0.jar without their versions."""
+    return re.sub(r"-\d[\w.-]*\.jar$", "", name)
+
+
+def _filled(text: str) -> str:
+    return string.Template(text).substitute(spark=spark_version(), scala=SCALA)

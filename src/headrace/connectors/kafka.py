@@ -1,0 +1,326 @@
+"""Kafka, as source and as sink. What Spark's connector can do, with names that say what they are;
+options of the client itself pass through as `kafka.…`.
+
+A source reads topics by exactly one of `subscribe`, `pattern` and `assign`; Spark keeps offsets in
+the checkpoint, never in a consumer group. As a sink it writes at least once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.config import counted_from, parse_duration
+from headrace.connectors import kafkaclient, kafkaoffsets
+from headrace.connectors.connector import (
+    Connector,
+    plain_options,
+    require,
+    resolved,
+    secret,
+    started,
+)
+from headrace.connectors.kafkaclient import Login
+from headrace.errors import ConnectorError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, "
+COLUMNS += "timestamp timestamp, timestampType int"
+ARRIVED = "headrace.arrived"  # in what Spark observes of a batch
+_TEXT = ("string", "binary")
+_TAKES = {  # what the sink takes, and of which types
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+
+
+@dataclass(frozen=True)
+class Kafka(Connector):
+    """`starting` is Spark's text: earliest, latest, offsets or timestamps by topic and partition.
+    `topic` is the sink's; without it rows name theirs in a column `topic`."""
+
+    servers: str
+    subscribe: tuple[str, ...] = ()
+    pattern: str | None = None
+    assign: Mapping[str, list[int]] = field(default_factory=dict)
+    topic: str | None = None
+    starting: str = "latest"
+    ending: str = "latest"
+    max_rows: int | None = None
+    min_rows: int | None = None
+    max_delay: float | None = None
+    headers: bool = False
+    tls: bool = False
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = None
+    user: str | None = None
+    password: str | None = None
+    mechanism: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    kind: ClassVar[str] = "kafka"
+    can_real_time: ClassVar[bool] = True
+    is_replayable: ClassVar[bool] = True
+    delivery: ClassVar[str] = "at-least-once"
+    delivery_why: ClassVar[str] = "after a failure a batch is sent again"
+    jars: ClassVar[str] = "kafka"
+
+    @property
+    def is_source(self) -> bool:  # type: ignore[override]
+        return bool(self.subscribe or self.pattern or self.assign)
+
+    @property
+    def is_sink(self) -> bool:  # type: ignore[override]
+        return not self.is_source
+
+    @property
+    def can_read_back(self) -> bool:  # type: ignore[override]
+        return self.topic is not None
+
+    def located(self, project: Path) -> Kafka:
+        def found(path: str | None) -> str | None:
+            return counted_from(project, path) if path else None
+
+        return replace(
+            self, ca=found(self.ca), certificate=found(self.certificate), key=found(self.key)
+        )
+
+    def identity(self) -> str | None:
+        """Two queries may write to one topic; only a loop would do harm."""
+        named = self.topic or (self.subscribe[0] if len(self.subscribe) == 1 else None)
+        return f"kafka://{self.servers}/{named}" if named else None
+
+    def read(
+        self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None
+    ) -> DataFrame:
+        reader: Any = spark.readStream if streaming else spark.read
+        options = self._client() | self._topics()
+        if streaming:
+            # What a stream of ours has written is read back from its beginning.
+            begin = self.starting if self.is_source else "earliest"
+            options |= kafkaoffsets.option("starting", begin) | self._limits()
+        else:
+            # Of all that is there: "latest" is where a stream begins, and a batch would be empty.
+            begin = "earliest" if self.starting == "latest" else self.starting
+            options |= kafkaoffsets.option("starting", begin)
+            options |= kafkaoffsets.option("ending", self.ending)
+        if self.headers:
+            options["includeHeaders"] = "true"
+        rows = reader.format("kafka").options(**options, **self._plain()).load()
+        return self._observed(rows) if streaming else rows
+
+    def _observed(self, rows: DataFrame) -> DataFrame:
+        """Spark says with each batch when its records came: `driver/fresh` makes their age of it.
+        Two sources in one query need two names."""
+        from pyspark.sql import functions as F
+
+        about = json.dumps([self.servers, self._topics()])
+        name = hashlib.sha256(about.encode()).hexdigest()[:8]
+        at = F.unix_millis("timestamp")
+        return rows.observe(
+            f"{ARRIVED}.{name}",
+            F.count("timestamp").alias("n"),
+            F.min(at).alias("first"),
+            F.avg(at).alias("mean"),
+            F.max(at).alias("last"),
+        )
+
+    def attach(
+        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
+    ) -> DataStreamWriter:
+        writer = started(writer, query=query, mode=mode, checkpoint=checkpoint)
+        return writer.format("kafka").options(**self._sink_options())
+
+    def write(self, frame: DataFrame) -> None:
+        frame.write.format("kafka").options(**self._sink_options()).save()
+
+    def sink_problem(self, columns: Mapping[str, str]) -> str | None:
+        found = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+        if "value" not in columns:
+            return f"a record needs a column value (text or binary), and the query gives {found}"
+        for name, kinds in _TAKES.items():
+            if name in columns and columns[name] not in kinds:
+                return f"{name} has to be {' or '.join(kinds)}, and the query gives {found}"
+        if self.topic is None and "topic" not in columns:
+            return f"neither topic= nor a column topic says where to; the query gives {found}"
+        if extra := [name for name in columns if name not in _TAKES]:
+            return f"a record has no room for {', '.join(extra)}: it takes {', '.join(_TAKES)}"
+        return None
+
+    def reached(self) -> str:
+        from headrace.connectors import kafkabroker
+
+        with kafkabroker.Broker(self) as broker:
+            if not self.is_source:
+                return broker.writable()
+            found = broker.wanted()
+            ends = broker.ends(found)
+            there = next((at for at, one in ends.items() if one.records), None)
+            if there is not None:
+                broker.moment(*there, ends[there].low)  # one record is really read
+        records = sum(one.records for one in ends.values())
+        names = ", ".join(found) or f"no topic matches {self.pattern}"
+        return f"{names}: {kafkabroker.counted(len(ends))}, {records:,} records"
+
+    def client(self) -> dict[str, str]:
+        """For our own client (confluent-kafka): the same servers and login, secrets resolved."""
+        return {"bootstrap.servers": self.servers, **self._login.for_librdkafka()}
+
+    @property
+    def _login(self) -> Login:
+        return Login(**{one.name: getattr(self, one.name) for one in fields(Login)})
+
+    def _client(self) -> dict[str, str]:
+        login = {f"kafka.{k}": v for k, v in self._login.for_java().items()}
+        return {"kafka.bootstrap.servers": self.servers, **login}
+
+    def _topics(self) -> dict[str, str]:
+        if self.pattern:
+            return {"subscribePattern": self.pattern}
+        if self.assign:
+            return {"assign": json.dumps(dict(self.assign))}
+        return {"subscribe": ",".join(self.subscribe or ((self.topic,) if self.topic else ()))}
+
+    def _limits(self) -> dict[str, str]:
+        limits = {
+            "maxOffsetsPerTrigger": self.max_rows,
+            "minOffsetsPerTrigger": self.min_rows,
+            "maxTriggerDelay": None if self.max_delay is None else f"{self.max_delay * 1000:.0f}ms",
+        }
+        return {name: str(value) for name, value in limits.items() if value is not None}
+
+    def _plain(self) -> dict[str, str]:
+        return resolved(self.options)
+
+    def _sink_options(self) -> dict[str, str]:
+        options = self._client()
+        if self.topic:
+            options["topic"] = self.topic
+        if self.headers:
+            options["includeHeaders"] = "true"
+        return options | self._plain()
+
+
+def kafka(
+    servers: str | list[str],
+    *,
+    subscribe: str | list[str] | None = None,
+    pattern: str | None = None,
+    assign: Mapping[str, list[int]] | str | None = None,
+    topic: str | None = None,
+    starting: str | Mapping[str, Any] = "latest",
+    ending: str | Mapping[str, Any] = "latest",
+    max_rows: int | None = None,
+    min_rows: int | None = None,
+    max_delay: str | float | None = None,
+    headers: bool = False,
+    tls: bool = False,
+    ca: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    key_password: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    mechanism: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Kafka:
+    """Topics of a Kafka cluster: as a source with subscribe, pattern or assign, as a sink with
+    topic. `ca`, `certificate` and `key` are PEM files; user and password log in by `mechanism`."""
+    require("servers", servers, (str, list), 'servers="broker:9092"')
+    given = {"subscribe": subscribe, "pattern": pattern, "assign": assign}
+    _one_of(given, topic)
+    plain = plain_options(options)
+    kafkaclient.refuse(plain, is_source=topic is None)
+    login = Login(tls, ca, certificate, key, key_password, user, password, mechanism)
+    login.check()
+    secret("password", password)
+    secret("key_password", key_password)
+    for name, value in (("max_rows", max_rows), ("min_rows", min_rows)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise ConnectorError(
+                f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
+            )
+    delay = None if max_delay is None else parse_duration(max_delay)
+    _data_size(min_rows, max_rows, delay)
+    return Kafka(
+        servers=servers if isinstance(servers, str) else ",".join(servers),
+        subscribe=_names(subscribe),
+        pattern=pattern,
+        assign=_assigned(assign),
+        topic=topic,
+        starting=kafkaoffsets.plain("starting", starting),
+        ending=kafkaoffsets.plain("ending", ending),
+        max_rows=max_rows,
+        min_rows=min_rows,
+        max_delay=delay,
+        headers=headers,
+        **login.given(),  # type: ignore[arg-type]
+        options=plain,
+    )
+
+
+def _one_of(given: Mapping[str, object], topic: str | None) -> None:
+    chosen = [name for name, value in given.items() if value]
+    if len(chosen) > 1:
+        raise ConnectorError(
+            f"Give one of {', '.join(given)}, not {' and '.join(chosen)}.",
+            why="Each of them alone says which topics are read.",
+            fix=f"Keep {chosen[0]} and remove {' and '.join(chosen[1:])}.",
+            slug="kafka-topics",
+        )
+    if chosen and topic:
+        raise ConnectorError(
+            f"{chosen[0]} reads topics and topic writes to one: a connector does one of the two.",
+            fix="Make two: one with it as source, one with topic as sink.",
+            slug="kafka-topics",
+        )
+
+
+def _names(value: str | list[str] | None) -> tuple[str, ...]:
+    require("subscribe", value or "", (str, list, tuple), 'subscribe="topic" or ["one", "other"]')
+    listed = value.split(",") if isinstance(value, str) else value or []
+    return tuple(name.strip() for name in listed if name.strip())
+
+
+def _assigned(value: Mapping[str, list[int]] | str | None) -> dict[str, list[int]]:
+    example = 'assign={"topic": [0, 1]}'
+    try:
+        given = json.loads(value) if isinstance(value, str) else value or {}
+        made = {str(topic): [int(one) for one in found] for topic, found in given.items()}
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise ConnectorError(
+            f"assign={value!r} does not name partitions.",
+            why=str(exc),
+            fix=f"Write {example}.",
+            slug="bad-option",
+        ) from exc
+    return made
+
+
+def _data_size(least: int | None, most: int | None, delay_s: float | None) -> None:
+    """Spark would take these combinations, and do something else than one thinks."""
+    if delay_s is not None and least is None:
+        raise ConnectorError(
+            "max_delay alone does nothing.",
+            why="It says how long min_rows may be waited for.",
+            fix="Add min_rows, or remove max_delay.",
+            slug="bad-option",
+        )
+    if least is not None and most is not None and least > most:
+        raise ConnectorError(
+            f"min_rows={least} is more than max_rows={most}.",
+            fix="Exchange them.",
+            slug="bad-option",
+        )

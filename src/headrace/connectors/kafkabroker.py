@@ -1,0 +1,226 @@
+"""Asking a Kafka broker by our own client (confluent-kafka), without Spark: topics, partitions,
+where they begin and end, one record. Every failure becomes words and a fix.
+
+Used by `check --connect` and by the relay. Invariant: reads only, and joins no consumer group.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from headrace.config import near
+from headrace.errors import ConnectorError, Error, SetupError
+
+if TYPE_CHECKING:
+    from headrace.connectors.kafka import Kafka
+
+WITHIN_S = 10.0
+_QUIET = logging.Logger("librdkafka")  # what it says comes back as errors; its own words twice
+_QUIET.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Of a partition: the first record that is still there, and the one that comes next."""
+
+    low: int
+    high: int
+
+    @property
+    def records(self) -> int:
+        return self.high - self.low
+
+
+class Broker:
+    """A connection; a context manager. `servers` is for messages only."""
+
+    def __init__(self, connector: Kafka, within_s: float | None = None) -> None:
+        self.servers = connector.servers
+        self._connector = connector
+        self._within_s = WITHIN_S if within_s is None else within_s
+        self._said: list[Any] = []
+        self._consumer = _client().Consumer(
+            {
+                **connector.client(),
+                "group.id": "headrace-asks",  # demanded, and never joined
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "socket.timeout.ms": int(self._within_s * 1000),
+                "error_cb": self._said.append,
+                "log_level": 0,
+            },
+            logger=_QUIET,
+        )
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+    def topics(self) -> dict[str, list[int]]:
+        """Partitions by topic, of all that this login may see; internal ones are left out."""
+        found = self._asked(lambda: self._consumer.list_topics(timeout=self._within_s)).topics
+        return {name: sorted(one.partitions) for name, one in found.items() if name[:2] != "__"}
+
+    def wanted(self) -> dict[str, list[int]]:
+        """Partitions of the topics that the connector names; raises if one is missing."""
+        known = self.topics()
+        one = self._connector
+        if one.pattern:
+            match = re.compile(one.pattern)
+            return {name: parts for name, parts in known.items() if match.fullmatch(name)}
+        names = one.subscribe or tuple(one.assign) or ((one.topic,) if one.topic else ())
+        for name in names:
+            if name not in known:
+                raise self._missing(name, known)
+        if one.assign:
+            return {name: list(parts) for name, parts in one.assign.items()}
+        return {name: known[name] for name in names}
+
+    def writable(self) -> str:
+        """What a sink would write to, in words; raises if this login may not."""
+        if self._connector.topic is None:
+            return f"{len(self.topics())} topics; rows say which"
+        (partitions,) = self.wanted().values()
+        topic = self._connector.topic
+        kafka = _client()
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient({**self._connector.client(), "log_level": 0}, logger=_QUIET)
+        asked = admin.describe_topics(
+            kafka.TopicCollection([topic]),
+            include_authorized_operations=True,
+            request_timeout=self._within_s,
+        )
+        allowed = self._asked(asked[topic].result).authorized_operations
+        if allowed is not None and not {"WRITE", "ALL"} & {one.name for one in allowed}:
+            raise explained(
+                self.servers,
+                kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                f"it may {', '.join(sorted(one.name for one in allowed)).lower()} {topic}, not "
+                "write to it",
+                self._connector,
+            )
+        return f"{topic}: {counted(len(partitions))}, may be written"
+
+    def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], Ends]:
+        """By topic and partition."""
+        kafka = _client()
+        found = {}
+        for topic, numbers in partitions.items():
+            for number in numbers:
+                at = kafka.TopicPartition(topic, number)
+                low, high = self._asked(
+                    lambda at=at: self._consumer.get_watermark_offsets(at, timeout=self._within_s)
+                )
+                found[topic, number] = Ends(low, high)
+        return found
+
+    def moment(self, topic: str, partition: int, offset: int) -> float | None:
+        """When the record at this place, or the next one that is still there, was written."""
+        kafka = _client()
+        self._consumer.assign([kafka.TopicPartition(topic, partition, offset)])
+        try:
+            message = self._asked(lambda: self._consumer.poll(self._within_s))
+        finally:
+            self._consumer.unassign()
+        if message is None:
+            return None
+        if message.error() is not None:
+            raise self._failed(message.error())
+        kind, at = message.timestamp()
+        return at / 1000 if kind != kafka.TIMESTAMP_NOT_AVAILABLE else None
+
+    def _asked(self, ask: Any) -> Any:
+        kafka = _client()
+        self._said.clear()
+        try:
+            return ask()
+        except kafka.KafkaException as exc:
+            raise self._failed(exc.args[0]) from exc
+
+    def _failed(self, error: Any) -> Error:
+        """The broker's own refusal first; "no answer" has a cause, which came as an event."""
+        self._consumer.poll(0)  # lets waiting events through
+        code = _client().KafkaError
+        order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
+        told = [*self._said, error]
+        worst = next((one for kind in order for one in told if one.code() == kind), error)
+        return explained(self.servers, worst.code(), worst.str(), self._connector)
+
+    def _missing(self, name: str, known: Mapping[str, object]) -> ConnectorError:
+        meant = near(name, known)
+        return ConnectorError(
+            f"There is no topic {name!r} on {self.servers}.",
+            why=f"This login sees {', '.join(sorted(known)[:10]) or 'no topic'}.",
+            fix=f"Did you mean {meant!r}?"
+            if meant
+            else "Create it, or look whether the login may see it.",
+            slug="kafka-no-topic",
+        )
+
+
+def counted(partitions: int) -> str:
+    return f"{partitions} partition{'s' * (partitions != 1)}"
+
+
+def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
+    """A failure of librdkafka as what, why and fix. Pure but for the table of its codes."""
+    known = _client().KafkaError
+    user = f" as {connector.user!r}" if connector.user else ""
+    if code == known._AUTHENTICATION:
+        return ConnectorError(
+            f"{servers} refused the login{user}.",
+            why=words,
+            fix="Look at user, password and mechanism; the listener has to offer that mechanism.",
+            slug="kafka-refused",
+        )
+    if code == known._SSL or "SSL" in words:  # an alert comes as a mere disconnect
+        is_trust = "verify failed" in words
+        return ConnectorError(
+            f"{servers} and this client do not agree on TLS.",
+            why=words,
+            fix="ca has to name the authority (PEM) that signed the broker's certificate."
+            if is_trust
+            else "Look whether the port is a TLS listener, and whether it wants a certificate of "
+            "the client (certificate, key).",
+            slug="kafka-tls",
+        )
+    if code in (known.TOPIC_AUTHORIZATION_FAILED, known.GROUP_AUTHORIZATION_FAILED):
+        return ConnectorError(
+            f"The login{user} may not do that on {servers}.",
+            why=words,
+            fix="Grant it: READ and DESCRIBE on the topic to read, WRITE and DESCRIBE to write.",
+            slug="kafka-acl",
+        )
+    return SetupError(
+        f"{servers} does not answer.",
+        why=words,
+        fix="Look whether the broker runs, whether host and port are right, and whether the "
+        "listener is plain or TLS. A broker to develop with: headrace kafka up.",
+        slug="kafka-unreachable",
+    )
+
+
+def _client() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError as exc:
+        raise SetupError(
+            "The client for Kafka is not installed.",
+            why="Headrace itself asks brokers by confluent-kafka; Spark has a client of its own.",
+            fix='pip install "headrace[kafka]"',
+            slug="kafka-client-missing",
+        ) from exc
+    return confluent_kafka

@@ -1,0 +1,210 @@
+"""How clients log in to Kafka, for both of them (Spark's in Java, ours by librdkafka), and which
+settings of the client break a query. Pure, but that secrets are resolved in `for_…`.
+
+Certificates are PEM files: both clients read them as they are, without a key store to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headrace import references
+from headrace.config import near
+from headrace.errors import ConnectorError
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MODULE = "org.apache.kafka.common.security.{}LoginModule"
+
+# setting of the client -> (why it breaks a query, what to use instead)
+_READING = {
+    "group.id": (
+        "every query has a consumer group of its own: with a shared one they take each other's "
+        "records",
+        'groupIdPrefix="…" names the groups; [lag] mirror = true shows the lag in a group',
+    ),
+    "auto.offset.reset": (
+        "where to begin is the checkpoint's, and only the first run asks",
+        'starting="earliest", "latest", offsets or a moment',
+    ),
+    "key.deserializer": ("keys arrive as bytes", 'F.col("key").cast("string") in the query'),
+    "value.deserializer": (
+        "values arrive as bytes",
+        'F.col("value").cast("string"), hr.parse_json or from_avro in the query',
+    ),
+    "enable.auto.commit": (
+        "offsets are kept in the checkpoint, together with the state",
+        "nothing; [lag] mirror = true writes them to a consumer group for Kafka's own tools",
+    ),
+    "interceptor.classes": (
+        "interceptors may change records behind Spark's back",
+        "a transformation in the query",
+    ),
+}
+_WRITING = {
+    "key.serializer": ("keys are sent as bytes", 'F.col("key").cast("string") in the query'),
+    "value.serializer": (
+        "values are sent as bytes",
+        'F.to_json(F.struct("*")).alias("value") or to_avro in the query',
+    ),
+    "group.id": ("a producer has no group", "nothing"),
+    "enable.idempotence": (
+        "switched off, a record that was sent may be lost or doubled within a batch",
+        "nothing: it is on",
+    ),
+    "transactional.id": (
+        "Spark's tasks would fence each other: a transaction belongs to one producer",
+        "readers that deduplicate: docs/guides/kafka.md",
+    ),
+}
+
+
+def refuse(options: Mapping[str, str], *, is_source: bool) -> None:
+    """Settings of the client that break a query, each with the reason and what to use instead."""
+    breaking = _READING if is_source else _WRITING
+    for name in options:
+        bare = name.removeprefix("kafka.")
+        if bare == "bootstrap.servers":
+            raise _refused(name, "the servers are a field of their own", "servers=…")
+        if bare == "failOnDataLoss" and options[name].lower() == "false":
+            raise _refused(
+                name,
+                "records that Kafka has deleted before they were read would be left out for good, "
+                "without a word",
+                "`headrace up NAME --accept-gap` after a stop: once, and written down",
+            )
+        if bare in breaking:
+            raise _refused(name, *breaking[bare])
+        if not name.startswith("kafka.") and "." in name:
+            raise ConnectorError(
+                f"options has {name!r}, which Spark would not pass on.",
+                why="Settings of Kafka's client begin with kafka.",
+                fix=f'Write "kafka.{name}".',
+                slug="kafka-option",
+            )
+
+
+def _refused(name: str, why: str, instead: str) -> ConnectorError:
+    return ConnectorError(
+        f"options may not have {name!r}.",
+        why=f"{why[:1].upper()}{why[1:]}.",
+        fix=f"Instead: {instead}.",
+        slug="kafka-option",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    tls: bool = False
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = None
+    user: str | None = None
+    password: str | None = None
+    mechanism: str | None = None
+
+    def check(self) -> None:
+        """Raises what cannot work."""
+        if bool(self.certificate) != bool(self.key):
+            raise ConnectorError(
+                "certificate and key come together.",
+                why="A client shows its certificate, and proves it with the key.",
+                fix="Give both, each as a PEM file.",
+                slug="kafka-login",
+            )
+        if bool(self.user) != bool(self.password):
+            raise ConnectorError(
+                "user and password come together.",
+                fix='Give both; password="${env:KAFKA_PASSWORD}" keeps it out of the file.',
+                slug="kafka-login",
+            )
+        if self.mechanism is not None and self.mechanism not in MECHANISMS:
+            meant = near(self.mechanism, MECHANISMS)
+            raise ConnectorError(
+                f"mechanism={self.mechanism!r} is not known.",
+                why=f"There are {', '.join(MECHANISMS)}; others by options kafka.sasl.….",
+                fix=f"Did you mean {meant!r}?" if meant else None,
+                slug="kafka-login",
+            )
+        if self.mechanism and not self.user:
+            raise ConnectorError(
+                "mechanism says how to log in, and there is no user.",
+                fix="Add user and password, or remove mechanism.",
+                slug="kafka-login",
+            )
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.tls or bool(self.ca or self.certificate)
+
+    @property
+    def protocol(self) -> str:
+        return ("SASL_" if self.user else "") + ("SSL" if self.is_encrypted else "PLAINTEXT")
+
+    def given(self) -> dict[str, str | bool]:
+        return {name: value for name, value in asdict(self).items() if value}
+
+    def for_java(self) -> dict[str, str]:
+        """Of the Java client, without the prefix `kafka.`; nothing for a plain connection."""
+        if self.protocol == "PLAINTEXT":
+            return {}
+        found = {"security.protocol": self.protocol}
+        if self.ca:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca}
+        if self.certificate and self.key:
+            found |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.certificate.chain": _text(self.certificate),
+                "ssl.keystore.key": _text(self.key),
+            }
+        if self.key_password:
+            found["ssl.key.password"] = references.resolve(self.key_password)
+        if self.user and self.password:
+            mechanism = self.mechanism or MECHANISMS[0]
+            kind = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+            found["sasl.mechanism"] = mechanism
+            found["sasl.jaas.config"] = (
+                f"{_MODULE.format(kind)} required username={_quoted(self.user)} "
+                f"password={_quoted(references.resolve(self.password))};"
+            )
+        return found
+
+    def for_librdkafka(self) -> dict[str, str]:
+        if self.protocol == "PLAINTEXT":
+            return {}
+        found = {"security.protocol": self.protocol}
+        for name, path in (
+            ("ssl.ca.location", self.ca),
+            ("ssl.certificate.location", self.certificate),
+            ("ssl.key.location", self.key),
+        ):
+            if path:
+                found[name] = path
+        if self.key_password:
+            found["ssl.key.password"] = references.resolve(self.key_password)
+        if self.user and self.password:
+            found["sasl.mechanism"] = self.mechanism or MECHANISMS[0]
+            found["sasl.username"] = self.user
+            found["sasl.password"] = references.resolve(self.password)
+        return found
+
+
+def _text(path: str) -> str:
+    """The file itself: of a key and a certificate in two files the Java client takes only texts."""
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConnectorError(
+            f"The PEM file {path} cannot be read.",
+            why=str(exc),
+            where=path,
+            fix="Look whether it is there, readable, and a PEM file (-----BEGIN …).",
+            slug="kafka-login",
+        ) from exc
+
+
+def _quoted(value: str) -> str:
+    """As JAAS reads it."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

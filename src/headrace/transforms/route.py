@@ -1,0 +1,36 @@
+"""`hr.route`: rows of one query to several topics, each row to every topic whose condition holds.
+
+One projection and one `explode`: a union of filters would read the source once for each topic, and
+the real-time trigger refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headrace.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TOPIC = "topic"
+
+
+def route(df: DataFrame, topics: Mapping[str, str | Column]) -> DataFrame:
+    """With a column `topic`, for a sink that has none. Conditions are SQL text or columns; a row
+    for which none holds is left out."""
+    from pyspark.sql import functions as F
+
+    if not isinstance(topics, Mapping) or not topics:
+        raise DefinitionError(
+            "hr.route has no topics.",
+            why=f"It was given {topics!r}.",
+            fix='Write hr.route(df, {"errors": "level = \'ERROR\'", "all": "true"}).',
+            slug="bad-route",
+        )
+    wanted = [
+        F.when(F.expr(when) if isinstance(when, str) else when, F.lit(topic))
+        for topic, when in topics.items()
+    ]
+    return df.withColumn(TOPIC, F.explode(F.array_compact(F.array(*wanted))))

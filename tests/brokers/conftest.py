@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+
+from brokers.cluster import Cluster, cluster
+
+HUB = "hub"
+_NONE = TopicMetadata()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for all tests of a worker: topics are what keeps them apart."""
+    with cluster(tmp_path_factory.mktemp("kafka"), hubs=(HUB,)) as found:
+        yield found
+
+
+@pytest.fixture
+def topic(broker: Cluster) -> str:
+    return made(broker, partitions=2)
+
+
+def made(broker: Cluster, partitions: int = 1, name: str = "", **settings: str) -> str:
+    """A new topic."""
+    name = name or f"t-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    wish = NewTopic(
+        name, partitions, 1, config={k.replace("_", "."): v for k, v in settings.items()}
+    )
+    admin.create_topics([wish])[name].result(30)
+    deadline = time.monotonic() + 30
+    while len(admin.list_topics(timeout=10).topics.get(name, _NONE).partitions) < partitions:
+        assert time.monotonic() < deadline, f"{name} is not known to the broker"
+    return name
+
+
+def sent(broker: Cluster, topic: str, *records: Any) -> None:
+    """Texts, or dictionaries of what a producer takes."""
+    producer = Producer({"bootstrap.servers": broker.servers(), "linger.ms": 0})
+    for one in records:
+        producer.produce(topic, **(one if isinstance(one, dict) else {"value": one}))
+    assert producer.flush(30) == 0
+
+
+def received(broker: Cluster, topic: str, count: int, timeout_s: float = 30) -> list[Any]:
+    """The first so many messages of all partitions, by a client that is not Spark's."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.servers(),
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        found: list[Any] = []
+        for _ in range(int(timeout_s * 10)):
+            found += consumer.consume(count - len(found), 0.1)
+            if len(found) >= count:
+                return found
+        raise AssertionError(f"{len(found)} of {count} records of {topic}")
+    finally:
+        consumer.close()

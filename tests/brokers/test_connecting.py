@@ -1,0 +1,147 @@
+"""`check --connect` on a real broker: what it finds, and each failure in words."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
+from brokers.conftest import HUB, made, sent
+from headrace.connectors import kafkabroker
+from headrace.connectors.event_hubs import event_hubs
+from headrace.connectors.kafka import kafka
+from headrace.errors import Error
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafkabroker, "WITHIN_S", 3.0)
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    monkeypatch.setenv("WRONG", "not that")
+
+
+def by_login(broker: Cluster, **more: Any) -> dict[str, Any]:
+    return {
+        "servers": broker.servers("login"),
+        "ca": broker.pem("ca"),
+        "user": USER,
+        "password": "${env:KAFKA_PASSWORD}",
+        **more,
+    }
+
+
+def failure(**fields: Any) -> Error:
+    with pytest.raises(Error) as caught:
+        kafka(**fields).reached()
+    return caught.value
+
+
+def test_it_says_what_a_source_has(broker: Cluster, topic: str) -> None:
+    sent(broker, topic, "one", "two", "three")
+
+    found = kafka(**by_login(broker, subscribe=topic)).reached()
+
+    assert found == f"{topic}: 2 partitions, 3 records"
+
+
+def test_it_says_where_a_sink_would_write(broker: Cluster, topic: str) -> None:
+    found = kafka(broker.servers(), topic=topic).reached()
+
+    assert found == f"{topic}: 2 partitions, may be written"
+    assert kafka(broker.servers()).reached().endswith("topics; rows say which")
+
+
+def test_a_pattern_finds_its_topics(broker: Cluster) -> None:
+    one, other = made(broker, 1, "found-one"), made(broker, 1, "found-two")
+
+    assert kafka(broker.servers(), pattern="found-.*").reached() == (
+        f"{one}, {other}: 2 partitions, 0 records"
+    )
+
+
+def test_event_hubs_by_its_connection_string(
+    broker: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = made(broker, 1, f"{HUB}-asked")
+    string = CONNECTION.format(port=broker.ports["login"], hub=HUB)
+    monkeypatch.setenv("EVENT_HUBS", string)
+
+    found = event_hubs("${env:EVENT_HUBS}", hub=hub, ca=broker.pem("ca")).reached()
+
+    assert found == f"{hub}: 1 partition, 0 records"
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        told = failure(servers=f"127.0.0.1:{free.getsockname()[1]}", subscribe="t")
+
+    assert told.code == "kafka-unreachable"
+    assert told.exit_code == 3
+
+
+def test_an_authority_that_did_not_sign(broker: Cluster) -> None:
+    told = failure(**by_login(broker, ca=broker.pem("stranger"), subscribe="t"))
+
+    assert (told.code, told.exit_code) == ("kafka-tls", 2)
+    assert "ca has to name the authority" in str(told.fix)
+
+
+def test_a_listener_that_wants_a_certificate(broker: Cluster) -> None:
+    told = failure(servers=broker.servers("mutual"), ca=broker.pem("ca"), subscribe="t")
+
+    assert told.code == "kafka-tls"
+    assert "certificate, key" in str(told.fix)
+
+
+def test_a_wrong_password(broker: Cluster) -> None:
+    told = failure(**by_login(broker, password="${env:WRONG}", subscribe="t"))  # noqa: S106
+
+    assert told.code == "kafka-refused"
+    assert "'ann'" in told.what
+    assert "not that" not in str(told)
+
+
+def test_a_mechanism_that_the_listener_has_not(broker: Cluster) -> None:
+    told = failure(**by_login(broker, mechanism="SCRAM-SHA-256", subscribe="t"))
+
+    assert told.code == "kafka-refused"
+
+
+def test_a_topic_that_is_not_there_and_the_near_miss(broker: Cluster) -> None:
+    made(broker, 1, "rawLogs")
+
+    told = failure(servers=broker.servers(), subscribe="rawlogs")
+
+    assert told.code == "kafka-no-topic"
+    assert told.fix == "Did you mean 'rawLogs'?"
+
+
+def test_a_login_that_may_not_read_or_write(broker: Cluster, topic: str) -> None:
+    sent(broker, topic, "one")
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    allow = AclBinding(
+        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{USER}", "*",
+        AclOperation.DESCRIBE, AclPermissionType.ALLOW,
+    )  # fmt: skip
+    for done in admin.create_acls([allow]).values():
+        done.result(30)
+
+    reading = failure(**by_login(broker, subscribe=topic))
+    writing = failure(**by_login(broker, topic=topic))
+
+    assert {reading.code, writing.code} == {"kafka-acl"}
+    assert "READ and DESCRIBE" in str(reading.fix)
+    assert f"describe {topic}, not write to it" in str(writing.why)

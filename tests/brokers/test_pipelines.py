@@ -1,0 +1,249 @@
+"""Pipelines on a real broker under a real supervisor: kills, a partition added, records expired.
+
+Exactly once into files is proved by the multiset of what was produced; at least once into a topic
+by the set of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from brokers.cluster import Cluster, tool
+from brokers.conftest import made, received, sent
+from e2e import oracle, rig
+from headrace.errors import ConnectorError
+from headrace.explore import committed
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
+
+PIPELINE = """
+from pyspark.sql import functions as F
+
+import headrace as hr
+
+
+@hr.view
+def numbers(raw):
+    return raw.select(F.col("value").cast("string").alias("value"))
+
+
+@hr.stream(to=hr.parquet("data/kept"), every="500 milliseconds", fresh_within="2 minutes")
+def kept(numbers):
+    return numbers
+
+
+@hr.stream(to="copies", every="500 milliseconds")
+def copied(numbers):
+    return numbers
+"""
+SETTINGS = """
+[restart]
+delay_s_min = 0.2
+[sources.raw]
+kind = "kafka"
+servers = "{servers}"
+subscribe = "{topic}"
+starting = "earliest"
+[sinks.copies]
+kind = "kafka"
+servers = "{servers}"
+topic = "{copies}"
+[spark]
+"spark.master" = "local[2]"
+"""
+
+
+class Numbers:
+    """Produces numbers as records, one after the other, and remembers which the broker took."""
+
+    def __init__(self, broker: Cluster, topic: str) -> None:
+        self.taken: list[str] = []
+        self._topic = topic
+        self._producer = Producer({"bootstrap.servers": broker.servers(), "linger.ms": 5,
+                                   "enable.idempotence": True, "log_level": 0})  # fmt: skip
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.wait(0.01):
+            self._producer.produce(self._topic, str(number), on_delivery=self._told)
+            self._producer.poll(0)
+            number += 1
+
+    def _told(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.taken.append(message.value().decode())
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, broker: Cluster) -> Iterator[rig.Project]:
+    folder = tmp_path_factory.mktemp("kafka-project")
+    topic, copies = made(broker, 2), made(broker, 2)
+    (folder / "pipelines").mkdir()
+    (folder / "pipelines" / "flow.py").write_text(PIPELINE)
+    (folder / "headrace.toml").write_text(
+        SETTINGS.format(servers=broker.servers(), topic=topic, copies=copies)
+    )
+    (folder / "topics.json").write_text(json.dumps([topic, copies]))
+    found = rig.Project(folder)
+    yield found
+    with contextlib.suppress(AssertionError):
+        found.headrace("down")
+
+
+def topics(project: rig.Project) -> tuple[str, str]:
+    topic, copies = json.loads((project.folder / "topics.json").read_text())
+    return topic, copies
+
+
+def state(project: rig.Project) -> str:
+    return str(project.status("flow").get("state"))
+
+
+def kept(project: rig.Project) -> list[str]:
+    """Exactly what a reader of the sink may see."""
+    try:
+        files = committed.files(project.folder / "data" / "kept")
+    except ConnectorError:
+        return []
+    return [v for one in files for v in pq.read_table(one.path)["value"].to_pylist()]
+
+
+def goes_on(project: rig.Project, what: str) -> None:
+    """Both queries read more than they had."""
+    before = len(kept(project))
+    rig.eventually(
+        f"{what}: new rows are committed",
+        lambda: len(kept(project)) > before + 50,
+        120,
+    )
+
+
+def test_kills_of_broker_and_jvm_lose_and_double_nothing(
+    project: rig.Project, broker: Cluster
+) -> None:
+    topic, copies = topics(project)
+    numbers = Numbers(broker, topic)
+    project.headrace("up")
+    goes_on(project, "at first")
+
+    broker.stop()
+    time.sleep(3)  # the outage itself: batches run into it
+    broker.start()
+    goes_on(project, "after the broker's kill")
+
+    rig.kill(project.status("flow")["jvm_pid"])
+    goes_on(project, "after the JVM's kill")
+
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    numbers.stop()
+    sent(broker, topic, *({"value": f"new-{n}", "partition": 2} for n in range(20)))
+    expected = Counter([*numbers.taken, *(f"new-{n}" for n in range(20))])
+    assert len(expected) > 500
+    rig.eventually(
+        "everything is read",
+        lambda: len(kept(project)) >= expected.total(),
+        120,
+    )
+    broker.stop()
+    rig.eventually("it says that nobody answers", lambda: state(project) == "stalled", 60)
+    assert "its source has not answered for" in project.status("flow")["why"]
+    broker.start()
+    rig.eventually("it is well again", lambda: state(project) == "running", 60)
+    project.headrace("stop", "flow")
+
+    difference = oracle.compare(expected.elements(), kept(project))
+    assert difference.is_none, difference
+    copied = Counter(m.value().decode() for m in received(broker, copies, expected.total()))
+    assert copied.keys() == expected.keys()
+
+
+def test_freshness_is_counted_from_when_a_record_came(project: rig.Project) -> None:
+    found = json.loads(project.headrace("progress", "flow", "--json"))
+
+    fresh = [one["fresh"] for one in found["progress"] if one.get("fresh")]
+    assert fresh
+    assert {one["basis"] for one in fresh} == {"arrival"}
+
+
+def test_records_that_expired_before_they_were_read_stop_it_and_are_told(
+    project: rig.Project, broker: Cluster
+) -> None:
+    topic, _ = topics(project)
+    sent(broker, topic, *({"value": f"gone-{n}", "partition": 0} for n in range(10)))
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    for done in admin.delete_records([TopicPartition(topic, 0, -1)]).values():
+        done.result(30)
+
+    project.headrace("start", "flow")
+    rig.eventually("it needs attention", lambda: state(project) == "needs-attention", 90)
+
+    why = project.headrace("why", "flow")
+    assert "Records that were not read yet are gone from Kafka" in why
+    project.headrace("stop", "flow")
+
+
+def test_the_consoles_own_tools_read_what_was_written(
+    project: rig.Project, broker: Cluster
+) -> None:
+    _, copies = topics(project)
+
+    said = tool(
+        broker, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server",
+        broker.servers(), "--topic", copies, "--from-beginning", "--max-messages", "100",
+    )  # fmt: skip
+
+    assert len([line for line in said.split() if line.isdigit()]) == 100
+
+
+def test_sql_on_a_topic(project: rig.Project, broker: Cluster) -> None:
+    _, copies = topics(project)
+
+    question = "SELECT count(DISTINCT CAST(value AS STRING)) AS n FROM copied"
+    found = json.loads(project.headrace("sql", "--spark", "--json", question))
+
+    values = {m.value() for m in received(broker, copies, 100)}
+    assert found["rows"][0][0] >= len(values)
+
+
+def test_sparks_own_word_count_on_kafka_runs_unchanged(
+    tmp_path: Path, broker: Cluster, topic: str
+) -> None:
+    sent(broker, topic, "apple pear", "apple")
+    project = rig.Project(tmp_path)
+    script = str(EXAMPLES / "structured_kafka_wordcount.py")
+    name = "structured_kafka_wordcount"
+    try:
+        project.headrace("up", script, "--", broker.servers(), "subscribe", topic)
+        rig.eventually("it runs", lambda: project.status(name).get("state") == "running", 90)
+        sent(broker, topic, "apple pear", "apple")
+        log = rig.eventually(
+            "it counts",
+            lambda: "apple" in (text := project.headrace("logs", name)) and text,
+            60,
+        )
+        assert "pear" in log
+    finally:
+        project.headrace("down")

@@ -1,0 +1,241 @@
+"""Every option of the Kafka connector on a real broker, by Spark's own client."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
+from brokers.conftest import HUB, made, received, sent
+from headrace.connectors.event_hubs import event_hubs
+from headrace.connectors.kafka import Kafka, kafka
+from headrace.driver import fresh
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+
+
+def values(frame: Any) -> list[str]:
+    return sorted(row["value"] for row in frame.selectExpr("CAST(value AS STRING) value").collect())
+
+
+def batch(spark: Any, source: Kafka) -> list[str]:
+    return values(source.read(spark, streaming=False))
+
+
+def streamed(spark: Any, source: Any, folder: Path, name: str = "seen") -> list[Any]:
+    """All that a stream gives, available now, in a table of memory."""
+    query = (
+        source.read(spark)
+        .writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", str(folder))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    return list(spark.table(name).collect())
+
+
+def test_topics_by_name_by_pattern_and_by_partition(
+    spark: Any, broker: Cluster, tmp_path: Path
+) -> None:
+    one, other = made(broker, 2, "logs-one"), made(broker, 2, "logs-two")
+    for partition in (0, 1):
+        sent(broker, one, {"value": f"one-{partition}", "partition": partition})
+        sent(broker, other, {"value": f"two-{partition}", "partition": partition})
+    servers = broker.servers()
+
+    assert batch(spark, kafka(servers, subscribe=one)) == ["one-0", "one-1"]
+    both = ["one-0", "one-1", "two-0", "two-1"]
+    assert batch(spark, kafka(servers, subscribe=[one, other])) == both
+    assert batch(spark, kafka(servers, pattern="logs-.*")) == both
+    assert batch(spark, kafka(servers, assign={one: [1]})) == ["one-1"]
+    found = streamed(spark, kafka(servers, subscribe=one, starting="earliest"), tmp_path / "c")
+    assert {(row["topic"], row["partition"], row["offset"]) for row in found} == {
+        (one, 0, 0),
+        (one, 1, 0),
+    }
+
+
+def test_every_way_to_begin(spark: Any, broker: Cluster, topic: str, tmp_path: Path) -> None:
+    sent(broker, topic, *({"value": f"old-{n}", "partition": 0} for n in range(3)))
+    time.sleep(0.05)
+    between = datetime.now(UTC).isoformat()
+    time.sleep(0.05)
+    sent(broker, topic, {"value": "new-0", "partition": 0}, {"value": "new-1", "partition": 1})
+
+    def begun(starting: Any) -> list[str]:
+        name = f"begun_{abs(hash(str(starting)))}"
+        found = kafka(broker.servers(), subscribe=topic, starting=starting)
+        rows = streamed(spark, found, tmp_path / name, name)
+        return sorted(bytes(row["value"]).decode() for row in rows)
+
+    assert begun("earliest") == ["new-0", "new-1", "old-0", "old-1", "old-2"]
+    assert begun("latest") == []
+    assert begun({topic: {0: 2, 1: "latest"}}) == ["new-0", "old-2"]
+    assert begun(between) == ["new-0", "new-1"]
+    assert begun({topic: {0: between, 1: between}}) == ["new-0", "new-1"]
+
+
+def test_a_batch_ends_where_it_is_told(spark: Any, broker: Cluster, topic: str) -> None:
+    sent(broker, topic, *({"value": f"{n}", "partition": 0} for n in range(5)))
+    ends = {topic: {0: 3, 1: "latest"}}
+
+    found = kafka(broker.servers(), subscribe=topic, starting="earliest", ending=ends)
+
+    assert batch(spark, found) == ["0", "1", "2"]
+
+
+def test_max_rows_bounds_a_batch(spark: Any, broker: Cluster, topic: str, tmp_path: Path) -> None:
+    sent(broker, topic, *({"value": f"{n}", "partition": 0} for n in range(10)))
+    source = kafka(broker.servers(), subscribe=topic, starting="earliest", max_rows=4)
+    query = (
+        source.read(spark)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+
+    assert [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]] == [4, 4, 2]
+
+
+def test_min_rows_waits_for_more_or_for_max_delay(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path
+) -> None:
+    sent(broker, topic, "first")
+    source = kafka(
+        broker.servers(), subscribe=topic, starting="earliest", min_rows=3, max_delay="6 seconds"
+    )
+    query = (
+        source.read(spark)
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    try:
+        began = time.monotonic()
+        _until_rows(query, 1)  # the first batch takes what there is
+        sent(broker, topic, "second")
+        _until_rows(query, 2)
+        assert time.monotonic() - began > 4, "one row alone has to wait for max_delay"
+        sent(broker, topic, "a", "b", "c")
+        waited = time.monotonic()
+        _until_rows(query, 5)
+        assert time.monotonic() - waited < 5, "three rows are enough at once"
+    finally:
+        query.stop()
+
+
+def _until_rows(query: Any, count: int, timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while sum(p["numInputRows"] for p in query.recentProgress) < count:
+        assert time.monotonic() < deadline, query.recentProgress
+        time.sleep(0.05)
+
+
+def test_headers_keys_and_tombstones_travel_both_ways(
+    spark: Any, broker: Cluster, topic: str
+) -> None:
+    sink = kafka(broker.servers(), topic=topic, headers=True)
+    rows = spark.sql(
+        "SELECT 'k' AS key, 'v' AS value, array(struct('h' AS key, CAST('x' AS BINARY) AS value))"
+        " AS headers UNION ALL SELECT 'gone', NULL, NULL"
+    )
+    sink.write(rows)
+
+    found = {m.key(): m for m in received(broker, topic, 2)}
+    assert found[b"k"].headers() == [("h", b"x")]
+    assert found[b"gone"].value() is None
+    back = kafka(broker.servers(), subscribe=topic, headers=True).read(spark, streaming=False)
+    keyed = {bytes(row["key"]): row for row in back.collect()}
+    assert keyed[b"k"]["headers"][0]["key"] == "h"
+    assert keyed[b"gone"]["value"] is None
+
+
+def test_rows_choose_their_topic(spark: Any, broker: Cluster) -> None:
+    one, other = made(broker), made(broker)
+    rows = spark.createDataFrame([(one, "1"), (other, "2")], "topic string, value string")
+
+    kafka(broker.servers()).write(rows)
+
+    assert [m.value() for m in received(broker, one, 1)] == [b"1"]
+    assert [m.value() for m in received(broker, other, 1)] == [b"2"]
+
+
+BY_REFERENCE = "${env:KAFKA_PASSWORD}"
+LOGINS: dict[str, dict[str, Any]] = {
+    "tls": {"ca": "ca"},
+    "mutual": {"ca": "ca", "certificate": "client", "key": "client-key"},
+    "login": {"ca": "ca", "user": USER, "password": BY_REFERENCE},
+    "login by scram": {
+        "ca": "ca", "user": USER, "password": BY_REFERENCE, "mechanism": "SCRAM-SHA-512",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOGINS)
+def test_every_way_to_log_in_reads_and_writes(
+    spark: Any, broker: Cluster, topic: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    paths = ("ca", "certificate", "key")
+    login = {k: broker.pem(v) if k in paths else v for k, v in LOGINS[name].items()}
+    servers = broker.servers(name.split()[0])
+
+    kafka(servers, topic=topic, **login).write(spark.sql("SELECT 'hello' AS value"))
+
+    assert batch(spark, kafka(servers, subscribe=topic, **login)) == ["hello"]
+
+
+def test_event_hubs_by_its_connection_string(
+    spark: Any, broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(broker, 2, HUB)
+    string = CONNECTION.format(port=broker.ports["login"], hub=HUB)
+    monkeypatch.setenv("EVENT_HUBS", string)
+    rows = spark.sql("SELECT 'b' AS body, 'p' AS partitionKey, map('color', 'red') AS properties")
+
+    event_hubs("${env:EVENT_HUBS}", ca=broker.pem("ca")).write(rows)
+
+    source = event_hubs("${env:EVENT_HUBS}", starting="start", ca=broker.pem("ca"))
+    (row,) = streamed(spark, source, tmp_path / "c", "events")
+    assert (bytes(row["body"]), row["partitionKey"]) == (b"b", "p")
+    assert row["properties"] == {"color": "red"}
+    assert (row["offset"], row["sequenceNumber"]) == ("0", 0)
+    assert row["enqueuedTime"] is not None
+
+
+def test_a_batch_says_when_its_records_came(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path
+) -> None:
+    other = made(broker)
+    sent(broker, topic, "one", "two")
+    sent(broker, other, "three")
+    begun = time.time()
+    frames = [
+        kafka(broker.servers(), subscribe=name, starting="earliest").read(spark)
+        for name in (topic, other)
+    ]
+    both = frames[0].union(frames[1]).union(frames[0])  # also the same one twice
+    query = (
+        both.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    (progress,) = [json.loads(p.json) for p in query.recentProgress if p["numInputRows"]]
+
+    age = fresh.sample(progress, None)
+
+    assert age is not None
+    assert age["basis"] == "arrival"
+    committed_s = time.time() - begun + 10
+    assert 0 < age["p50_ms"] <= age["p99_ms"] < committed_s * 1000

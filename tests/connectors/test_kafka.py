@@ -1,0 +1,301 @@
+"""Kafka's connector without a broker: what it takes, what it refuses, and what Spark is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.connectors import kafkaoffsets, kinds
+from headrace.connectors.event_hubs import event_hubs
+from headrace.connectors.kafka import Kafka, kafka
+from headrace.connectors.kafkaclient import Login
+from headrace.errors import ConnectorError
+
+SERVERS = "127.0.0.1:9092"
+
+
+def refused(**fields: Any) -> ConnectorError:
+    with pytest.raises(ConnectorError) as caught:
+        kafka(SERVERS, **fields)
+    return caught.value
+
+
+# ---- which topics
+
+
+@pytest.mark.parametrize(
+    ("fields", "option"),
+    [
+        ({"subscribe": "one"}, {"subscribe": "one"}),
+        ({"subscribe": ["one", "two"]}, {"subscribe": "one,two"}),
+        ({"subscribe": "one, two"}, {"subscribe": "one,two"}),
+        ({"pattern": "logs-.*"}, {"subscribePattern": "logs-.*"}),
+        ({"assign": {"one": [0, 1]}}, {"assign": '{"one": [0, 1]}'}),
+        ({"assign": '{"one": [2]}'}, {"assign": '{"one": [2]}'}),
+    ],
+)
+def test_topics_are_told_in_one_of_three_ways(
+    fields: dict[str, Any], option: dict[str, str]
+) -> None:
+    found = kafka(SERVERS, **fields)
+
+    assert found._topics() == option
+    assert (found.is_source, found.is_sink) == (True, False)
+
+
+def test_two_ways_at_once_are_refused_with_what_to_remove() -> None:
+    told = refused(subscribe="one", pattern="o.*")
+
+    assert "not subscribe and pattern" in told.what
+    assert told.fix == "Keep subscribe and remove pattern."
+
+
+def test_a_connector_reads_or_writes() -> None:
+    assert refused(subscribe="one", topic="two").code == "kafka-topics"
+
+
+@pytest.mark.parametrize("wrong", ["no json", '["one"]', {"one": ["x"]}])
+def test_partitions_that_make_no_sense_are_refused(wrong: Any) -> None:
+    assert refused(assign=wrong).code == "bad-option"
+
+
+# ---- where to begin
+
+
+@pytest.mark.parametrize(
+    ("starting", "option"),
+    [
+        ("earliest", {"startingOffsets": "earliest"}),
+        ("latest", {"startingOffsets": "latest"}),
+        ({"t": {0: 5, "1": "earliest"}}, {"startingOffsets": '{"t": {"0": 5, "1": -2}}'}),
+        ('{"t": {"0": -1}}', {"startingOffsets": '{"t": {"0": -1}}'}),
+        ("2026-01-31T09:00:00+01:00", {"startingTimestamp": "1769846400000"}),
+        (
+            {"t": {0: "2026-01-31T08:00:00Z"}},
+            {"startingOffsetsByTimestamp": '{"t": {"0": 1769846400000}}'},
+        ),
+    ],
+)
+def test_every_form_of_a_beginning_is_told_to_spark(starting: Any, option: dict[str, str]) -> None:
+    found = kafka(SERVERS, subscribe="t", starting=starting)
+
+    assert kafkaoffsets.option("starting", found.starting) == option
+
+
+@pytest.mark.parametrize(
+    ("starting", "word"),
+    [
+        ("newest", "neither earliest nor latest"),
+        ("2026-01-31T08:00:00", "time zone"),
+        ("{not json", "not JSON"),
+        ({}, "names no topic"),
+        ({"t": {}}, "needs partitions"),
+        ({"t": {"x": 1}}, "a partition of 't' is a number"),
+        ({"t": {0: -3}}, "a whole number from 0"),
+        ({"t": {0: 1.5}}, "a whole number from 0"),
+        ({"t": {0: 1, 1: "2026-01-31T08:00:00Z"}}, "mixes offsets and moments"),
+    ],
+)
+def test_a_wrong_beginning_is_refused_with_the_forms(starting: Any, word: str) -> None:
+    told = refused(subscribe="t", starting=starting)
+
+    assert word in told.what
+    assert "earliest" in (told.fix or "")
+    assert told.code == "kafka-offsets"
+
+
+OFFSETS = st.dictionaries(
+    st.text(st.characters(categories=["L", "N"]), min_size=1),
+    st.dictionaries(st.integers(0, 99), st.integers(-2, 2**62), min_size=1),
+    min_size=1,
+)
+
+
+@given(OFFSETS)
+def test_offsets_come_back_as_they_went(offsets: dict[str, dict[int, int]]) -> None:
+    text = kafkaoffsets.plain("starting", offsets)
+
+    assert kafkaoffsets.plain("starting", text) == text
+    told = json.loads(kafkaoffsets.option("starting", text)["startingOffsets"])
+    assert told == {t: {str(p): o for p, o in found.items()} for t, found in offsets.items()}
+
+
+# ---- how much at once
+
+
+def test_limits_are_told_to_spark() -> None:
+    found = kafka(SERVERS, subscribe="t", max_rows=1000, min_rows=10, max_delay="30 seconds")
+
+    assert found._limits() == {
+        "maxOffsetsPerTrigger": "1000",
+        "minOffsetsPerTrigger": "10",
+        "maxTriggerDelay": "30000ms",
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_rows": 0}, {"min_rows": -1}, {"max_rows": True}, {"max_delay": "1 minute"},
+              {"min_rows": 10, "max_rows": 5}]
+)  # fmt: skip
+def test_limits_that_do_nothing_or_nonsense_are_refused(wrong: dict[str, Any]) -> None:
+    assert refused(subscribe="t", **wrong).code == "bad-option"
+
+
+# ---- settings that break a query
+
+READING = ["group.id", "auto.offset.reset", "key.deserializer", "value.deserializer",
+           "enable.auto.commit", "interceptor.classes"]  # fmt: skip
+WRITING = ["key.serializer", "value.serializer", "group.id", "transactional.id"]
+
+
+@pytest.mark.parametrize("name", [*READING, *(f"kafka.{one}" for one in READING)])
+def test_what_breaks_reading_is_refused_with_reason_and_replacement(name: str) -> None:
+    told = refused(subscribe="t", options={name: "x"})
+
+    assert name in told.what
+    assert told.why
+    assert (told.fix or "").startswith("Instead: ")
+    assert told.code == "kafka-option"
+
+
+@pytest.mark.parametrize("name", [f"kafka.{one}" for one in WRITING])
+def test_what_breaks_writing_is_refused_with_reason_and_replacement(name: str) -> None:
+    assert refused(topic="t", options={name: "x"}).code == "kafka-option"
+
+
+def test_losing_records_for_good_is_refused_with_the_one_time_way() -> None:
+    told = refused(subscribe="t", options={"failOnDataLoss": "false"})
+
+    assert "--accept-gap" in (told.fix or "")
+
+
+def test_a_setting_of_the_client_without_its_prefix_is_told() -> None:
+    told = refused(subscribe="t", options={"fetch.min.bytes": "1"})
+
+    assert told.fix == 'Write "kafka.fetch.min.bytes".'
+
+
+def test_the_servers_have_one_place() -> None:
+    assert refused(subscribe="t", options={"kafka.bootstrap.servers": "x"}).code == "kafka-option"
+
+
+def test_other_settings_pass_through() -> None:
+    found = kafka(SERVERS, subscribe="t", options={"kafka.fetch.min.bytes": 5, "minPartitions": 9})
+
+    assert found._plain() == {"kafka.fetch.min.bytes": "5", "minPartitions": "9"}
+
+
+# ---- columns of a record
+
+
+@pytest.mark.parametrize(
+    ("columns", "word"),
+    [
+        ({"load": "double"}, "needs a column value"),
+        ({"value": "int"}, "value has to be string or binary"),
+        ({"value": "string", "key": "int"}, "key has to be"),
+        ({"value": "string", "partition": "string"}, "partition has to be int"),
+        ({"value": "string", "load": "double"}, "no room for load"),
+    ],
+)
+def test_rows_that_are_no_records_are_refused_with_the_columns_found(
+    columns: dict[str, str], word: str
+) -> None:
+    told = kafka(SERVERS, topic="t").sink_problem(columns)
+
+    assert word in str(told)
+
+
+def test_a_topic_has_to_come_from_somewhere() -> None:
+    sink = kafka(SERVERS)
+
+    assert "neither topic= nor a column topic" in str(sink.sink_problem({"value": "string"}))
+    assert sink.sink_problem({"value": "string", "topic": "string"}) is None
+
+
+def test_a_record_may_have_all_its_parts() -> None:
+    columns = {
+        "key": "binary", "value": "string", "topic": "string", "partition": "int",
+        "headers": "array<struct<key:string,value:binary>>",
+    }  # fmt: skip
+    assert kafka(SERVERS, topic="t").sink_problem(columns) is None
+
+
+# ---- logging in
+
+
+def test_a_plain_connection_needs_no_setting_more() -> None:
+    assert Login().for_java() == {}
+    assert Login().for_librdkafka() == {}
+
+
+def test_a_password_is_resolved_for_both_clients_and_kept_as_its_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SECRET", 'a"b\\c')
+    found = kafka(SERVERS, subscribe="t", ca="ca.pem", user="u", password="${env:SECRET}")  # noqa: S106
+
+    java = found._client()
+    assert java["kafka.security.protocol"] == "SASL_SSL"
+    assert java["kafka.sasl.jaas.config"].endswith('username="u" password="a\\"b\\\\c";')
+    assert found.client()["sasl.password"] == 'a"b\\c'
+    assert found.fields()["password"] == "${env:SECRET}"  # noqa: S105
+
+
+def test_mutual_tls_needs_certificate_and_key(tmp_path: Path) -> None:
+    (tmp_path / "c.pem").write_text("CERT")
+    (tmp_path / "k.pem").write_text("KEY")
+
+    assert refused(subscribe="t", certificate="c.pem").code == "kafka-login"
+    made = kafka(SERVERS, subscribe="t", ca="ca.pem", certificate="c.pem", key="k.pem")
+    found = made.located(tmp_path)
+    assert found._client()["kafka.ssl.keystore.key"] == "KEY"
+    assert found.client()["ssl.key.location"] == str(tmp_path / "k.pem")
+    assert found.client()["security.protocol"] == "SSL"
+
+
+def test_a_pem_file_that_is_not_there_is_told() -> None:
+    found = kafka(SERVERS, subscribe="t", ca="ca.pem", certificate="/no/c.pem", key="/no/k.pem")
+
+    with pytest.raises(ConnectorError) as caught:
+        found._client()
+    assert "/no/c.pem" in str(caught.value)
+
+
+def test_scram_is_a_mechanism_and_a_slip_of_the_pen_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("P", "secret")
+    good = kafka(SERVERS, subscribe="t", user="u", password="${env:P}", mechanism="SCRAM-SHA-512")  # noqa: S106
+    assert "scram.ScramLoginModule" in good._client()["kafka.sasl.jaas.config"]
+    told = refused(subscribe="t", user="u", password="${env:P}", mechanism="SCRAM-SHA512")  # noqa: S106
+    assert told.fix == "Did you mean 'SCRAM-SHA-512'?"
+
+
+# ---- between processes
+
+
+def test_fields_make_the_same_connector_again() -> None:
+    found = kafka(
+        [SERVERS, "other:9092"], assign={"t": [1]}, starting={"t": {1: 7}}, max_rows=5, min_rows=2,
+        max_delay=1.5, headers=True, tls=True, user="u", password="${env:X}",  # noqa: S106
+        options={"kafka.client.id": "me"},
+    )  # fmt: skip
+
+    assert kinds.made(json.loads(json.dumps(found.fields()))) == found
+    assert isinstance(found, Kafka)
+
+
+def test_a_secret_that_is_written_out_is_refused_and_not_repeated() -> None:
+    told = refused(subscribe="t", user="u", password="hunter2")  # noqa: S106
+
+    assert told.code == "plain-secret"
+    assert "${env:PASSWORD}" in str(told)
+    assert "hunter2" not in str(told)
+    with pytest.raises(ConnectorError, match="connection_string is written out"):
+        event_hubs("Endpoint=sb://n/;SharedAccessKeyName=a;SharedAccessKey=b")
