@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 import threading
 import time
 from collections import Counter
@@ -202,6 +203,16 @@ def test_records_that_expired_before_they_were_read_stop_it_and_are_told(
 
     why = project.headrace("why", "flow")
     assert "Records that were not read yet are gone from Kafka" in why
+    assert f"gone: kept: {topic}, partition 0: 10 records" in why
+
+    before = len(kept(project))
+    said = project.headrace("start", "flow", "--accept-gap", "--yes")
+    assert f"kept: {topic}, partition 0: 10 records" in said
+    sent(broker, topic, *({"value": f"later-{n}", "partition": 0} for n in range(5)))
+    rig.eventually("it goes on with what is there", lambda: len(kept(project)) == before + 5, 60)
+    with contextlib.closing(sqlite3.connect(project.state / "history.db")) as book:
+        told = [text for (text,) in book.execute("SELECT text FROM audit")]
+    assert [text for text in told if "without what is gone: kept:" in text]
     project.headrace("stop", "flow")
 
 

@@ -215,3 +215,16 @@ def test_answers_and_set_aside_files_are_bounded(tmp_path: Path) -> None:
 
     assert len(list(places.answers.iterdir())) == requests.ANSWERS_KEPT
     assert len(list(places.requests.iterdir())) == requests.SET_ASIDE_KEPT
+
+
+def test_a_gap_is_accepted_by_one_start_and_by_nothing_after_it() -> None:
+    accepting = asked(What.START, accept_gap=True, note="kept: logs, partition 0: 10 records")
+
+    wanted, text = after(accepting, Known(HALTED, False))
+
+    assert wanted.accept_gap
+    assert text == "orders starts, without what is gone: kept: logs, partition 0: 10 records"
+    again, _ = after(asked(What.RESTART, id="r2"), Known(wanted, True))
+    assert not again.accept_gap
+    same, text = after(deployed("v2", id="r3"), Known(wanted, True))
+    assert same is wanted, text

@@ -5,20 +5,46 @@ They never deploy, and need a running supervisor.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from headrace.cli.options import Options, pass_options, shared
 
+if TYPE_CHECKING:
+    from headrace.project.workspace import Workspace
+
 
 @click.command()
 @click.argument("name", metavar="NAME")
+@click.option(
+    "--accept-gap", is_flag=True, help="Once: go on without records that are gone from a broker."
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @shared
 @pass_options
-def start(options: Options, name: str) -> None:
-    """Run the deployed version of a pipeline."""
+def start(options: Options, name: str, accept_gap: bool, yes: bool) -> None:
+    """Run the deployed version of a pipeline.
+
+    --accept-gap shows which records are gone before they were read, and asks; the audit keeps it.
+    """
     from headrace.project import asking
 
-    click.echo(asking.start(options.open(), name))
+    work = options.open()
+    click.echo(asking.start(work, name, _accepted(work, name, yes=yes) if accept_gap else None))
+
+
+def _accepted(work: Workspace, name: str, *, yes: bool) -> str:
+    """The gap in words, once the person has agreed to it."""
+    from headrace.project import gaps
+    from headrace.project.workspace import known_pipeline
+
+    found = [gap.in_words() for gap in gaps.of_pipeline(work, known_pipeline(work, name))]
+    click.echo("\n".join(["gone before they were read:", *(f"  {words}" for words in found)])
+               if found else "No records are missing now.")  # fmt: skip
+    if not yes:
+        click.confirm("Go on without them?", abort=True)
+    return "; ".join(found) or "nothing was missing"
 
 
 @click.command()

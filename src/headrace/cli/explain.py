@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import click
 
 from headrace.cli.errors import in_words
+from headrace.errors import Error
 from headrace.model.health import clock
 from headrace.project import endings
 from headrace.project.why import Answer, fresh_words
+from headrace.project.workspace import Workspace
+
+LOST = ("kafka-data-lost", "topic-went-back")
 
 
-def print_words(answer: Answer) -> None:
+def gone(work: Workspace, answer: Answer) -> list[str]:
+    """After a failure for records that were lost: which, by asking the broker."""
+    if answer.failure is None or answer.failure.failure not in LOST:
+        return []
+    from headrace.project import gaps
+
+    try:
+        return [gap.in_words() for gap in gaps.of_pipeline(work, answer.status.name)]
+    except Error as exc:
+        return [f"how many cannot be said now: {exc.what}"]
+
+
+def print_words(answer: Answer, gone: Sequence[str] = ()) -> None:
     status, failure = answer.status, answer.failure
     click.echo(click.style(status.name, bold=True) + f" is {status.state}: {status.why}")
     if answer.notice:
@@ -34,6 +51,8 @@ def print_words(answer: Answer) -> None:
     click.echo(f"  {endings.headline(status.name, failure)}{place}{batch}{')' if place else ''}")
     for problem in failure.problems or ([failure.error] if failure.error else []):
         click.echo(in_words(problem))
+    for one in gone:
+        click.echo(f"  gone: {one}")
     for line in endings.query_lines(failure):
         click.echo(f"  {line}")
     if answer.trace_lines:

@@ -42,11 +42,13 @@ def why(options: Options, name: str, json_: bool) -> None:
     from headrace.cli import explain, tables
     from headrace.project.why import explain as explained
 
-    answer = explained(options.open(), name)
+    work = options.open()
+    answer = explained(work, name)
+    gone = explain.gone(work, answer)
     if json_:
-        tables.print_json(answer.to_json())
+        tables.print_json({**answer.to_json(), "gone": gone})
     else:
-        explain.print_words(answer)
+        explain.print_words(answer, gone)
 
 
 @click.command()

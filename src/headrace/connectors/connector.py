@@ -78,6 +78,10 @@ class Connector:
         """The same with relative paths counted from the project."""
         return self
 
+    def accepting_gap(self) -> Connector:
+        """The same, as a source that leaves out records that are gone instead of stopping."""
+        return self
+
     def of_query(self, settings: Settings, pipeline: str, query: str) -> Connector:
         """The same as the sink of this query: with the folder that Headrace keeps for it."""
         return self

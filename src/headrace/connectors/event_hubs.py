@@ -62,6 +62,9 @@ class EventHubs(Connector):
     def located(self, project: Path) -> EventHubs:
         return replace(self, ca=counted_from(project, self.ca)) if self.ca else self
 
+    def accepting_gap(self) -> EventHubs:
+        return replace(self, options={**self.options, "failOnDataLoss": "false"})
+
     def read(
         self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None
     ) -> DataFrame:

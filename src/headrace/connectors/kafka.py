@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -96,6 +97,15 @@ class Kafka(Connector):
         return replace(
             self, ca=found(self.ca), certificate=found(self.certificate), key=found(self.key)
         )
+
+    def accepting_gap(self) -> Kafka:
+        return replace(self, options={**self.options, "failOnDataLoss": "false"})
+
+    def covers(self, topic: str) -> bool:
+        """Whether it reads this topic."""
+        if self.pattern:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in (*self.subscribe, *self.assign, self.topic)
 
     def identity(self) -> str | None:
         """Two queries may write to one topic; only a loop would do harm."""

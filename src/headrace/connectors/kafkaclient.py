@@ -72,7 +72,7 @@ def refuse(options: Mapping[str, str], *, is_source: bool) -> None:
                 name,
                 "records that Kafka has deleted before they were read would be left out for good, "
                 "without a word",
-                "`headrace up NAME --accept-gap` after a stop: once, and written down",
+                "`headrace start NAME --accept-gap` after a stop: once, and written down",
             )
         if bare in breaking:
             raise _refused(name, *breaking[bare])

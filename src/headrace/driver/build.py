@@ -55,15 +55,17 @@ def build(
     version: str | None = None,
     streaming: bool = True,
     prepare: bool = True,
+    accept_gap: bool = False,
 ) -> Built:
     """`prepare=False` (definition mode) makes no folder for outputs that another stream reads: an
     empty one elsewhere stands in. `streaming=False` gives the same queries over static data.
-    `version` is the deployed code's, for the rows that are set aside."""
+    `version` is the deployed code's, for the rows that are set aside. With `accept_gap` sources
+    leave out records that are gone."""
     _quiet()
     _pickle_by_value(graph)
     for function in graph.udfs:
         function.register(spark)
-    work = Frames(graph, spark, settings, version, streaming, prepare)
+    work = Frames(graph, spark, settings, version, streaming, prepare, accept_gap)
     try:
         return _all_planned(work)
     finally:

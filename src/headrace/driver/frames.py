@@ -40,6 +40,7 @@ class Frames:
         version: str | None,
         streaming: bool,
         prepare: bool,
+        accept_gap: bool = False,
     ) -> None:
         self.graph = graph
         self.nodes: dict[str, GraphNode] = dict(graph.nodes)  # the hidden ones are added
@@ -48,6 +49,7 @@ class Frames:
         self.version = version
         self.streaming = streaming
         self.prepare = prepare
+        self.accept_gap = accept_gap
         self.frames: dict[str, DataFrame] = {}
         self.failed: dict[str, Error] = dict(graph.unsound)
         self.connectors: dict[str, Connector] = {}
@@ -85,6 +87,8 @@ class Frames:
             return sink.read_back_columns(frame) if isinstance(sink, Files) else frame
         if isinstance(sink, Files):
             sink = self._readable(sink)
+        if self.accept_gap:
+            sink = sink.accepting_gap()
         return sink.read(self.spark, streaming=True, schema=ddl(frame.schema))
 
     def shaped(self, node: GraphNode) -> DataFrame:
@@ -175,7 +179,8 @@ class Frames:
         self.connectors[node.name] = connector
         is_stream = self.streaming and node.kind == "source"
         try:
-            return connector.read(self.spark, streaming=is_stream)
+            readable = connector.accepting_gap() if self.accept_gap else connector
+            return readable.read(self.spark, streaming=is_stream)
         except Error as exc:
             what = f"{node.name!r}: {exc.what}"
             raise DefinitionError(

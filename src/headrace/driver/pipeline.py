@@ -47,7 +47,7 @@ def run(
         return _stopped_before_start()
     spark = start_session(spec, mine, run_dir, ours, texts(wanted))
     signals.install()  # PySpark has put a handler of its own in the place of ours
-    built = build.build(wanted, spark, mine, version=spec.version)
+    built = build.build(wanted, spark, mine, version=spec.version, accept_gap=spec.accept_gap)
     _write_definition(spec, spec.pipeline, spec.file, built)
     ours.events.tell(Kind.DEFINED, data={"queries": [p.query.name for p in built.planned]})
     if signals.is_asked_to_stop():

@@ -33,6 +33,8 @@ class Request(Jsonable):
     script: bool = False
     args: tuple[str, ...] = ()
     dev: bool = False
+    accept_gap: bool = False  # of a start: go on without records that are gone
+    note: str = ""  # for the audit
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class Desired(Jsonable):
     generation: int = 1  # rises with every change; a run of an older one is drained and replaced
     dev: bool = False  # deployed by `run`: belongs to a working tree, not to a release
     previous: tuple[str, ...] = ()  # earlier versions, newest last, for `rollback`
+    accept_gap: bool = False  # the first run of this generation goes on without what is gone
     by: str = ""
     at: float = 0.0
     request: str = ""  # the last one that changed it: a request is never served twice
@@ -97,6 +98,7 @@ class RunSpec(Jsonable):
     attempt: int = 1
     restarts: int = 0  # of this generation, before this run
     at: float = 0.0
+    accept_gap: bool = False  # records that are gone from a source are left out, this once
     define: tuple[str, ...] = ()  # definition mode: files to define, nothing is started
     question: Mapping[str, Any] = field(default_factory=dict)  # one question in SQL, nothing else
 

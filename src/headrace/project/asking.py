@@ -72,18 +72,22 @@ def need_supervisor(work: Workspace) -> None:
         )
 
 
-def start(work: Workspace, name: str) -> str:
-    return _simple(work, What.START, name)
+def start(work: Workspace, name: str, gap: str | None = None) -> str:
+    """`gap`: what is gone from its sources, in words, and is to be left out this once."""
+    return _simple(work, What.START, name, gap)
 
 
 def restart(work: Workspace, name: str) -> str:
     return _simple(work, What.RESTART, name)
 
 
-def _simple(work: Workspace, what: What, name: str) -> str:
+def _simple(work: Workspace, what: What, name: str, gap: str | None = None) -> str:
     need_supervisor(work)
     pipeline = known_pipeline(work, name)
-    got = ask(work, request(work, what, pipeline))
+    asked = request(work, what, pipeline)
+    if gap is not None:
+        asked = replace(asked, accept_gap=True, note=gap)
+    got = ask(work, asked)
     return got.text or f"{pipeline}: {what.value} is under way; look: headrace status {pipeline}"
 
 

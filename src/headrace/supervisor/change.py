@@ -75,7 +75,8 @@ def _deploy(request: Request, known: Known) -> tuple[Desired, str]:
         previous = (*previous, current.version)[-PREVIOUS_MAX:]
     wanted = replace(wanted, generation=current.generation + 1, previous=previous)
     same = replace(wanted, generation=current.generation, by=current.by, at=current.at)
-    if replace(same, request=current.request) == current and known.is_live:
+    same = replace(same, request=current.request, accept_gap=current.accept_gap)
+    if same == current and known.is_live:
         return current, f"{name} runs version {current.version} already"
     if not known.is_live:
         return wanted, f"{name}: version {request.version} starts"
@@ -85,7 +86,10 @@ def _deploy(request: Request, known: Known) -> tuple[Desired, str]:
 def _start(request: Request, known: Known, current: Desired) -> tuple[Desired, str]:
     if current.wanted == Wanted.RUNNING and known.is_live:
         return current, f"{current.pipeline} is running already"
-    return _next(current, request, Wanted.RUNNING), f"{current.pipeline} starts"
+    words = f"{current.pipeline} starts"
+    if request.accept_gap:
+        words += f", without what is gone: {request.note or 'not looked up'}"
+    return _next(current, request, Wanted.RUNNING), words
 
 
 def _stop(request: Request, known: Known, current: Desired) -> tuple[Desired, str]:
@@ -136,6 +140,7 @@ def _next(current: Desired, request: Request, wanted: Wanted) -> Desired:
         current,
         wanted=wanted.value,
         generation=current.generation + 1,
+        accept_gap=request.accept_gap,
         by=request.by,
         at=request.at,
         request=request.id,

@@ -187,6 +187,8 @@ class Keeper:
             return
         spec = folders.new_spec(self.desired, self.house.project, places, self.house.wall())
         spec = replace(spec, attempt=decision.attempt, restarts=decision.restarts)
+        if decision.restarts == 0 and self.desired.accept_gap:  # once: a restart finds it again
+            spec = replace(spec, accept_gap=True)
         try:
             folders.write_spec(places, spec)
             started = process.spawn_driver(spec, places, self.house.driver_command)

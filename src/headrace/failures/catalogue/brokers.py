@@ -40,8 +40,9 @@ ENTRIES = (
         names=_TOPICS,
         what="Records that were not read yet are gone from Kafka[: topic {topic}].",
         why="They were deleted by retention, or the topic was deleted.",
-        fix="Find out how many are missing and whether they can be had elsewhere; raise the "
-        "topic's retention. To go on without them, give the query a new `checkpoint` and `starting`.",
+        fix="`headrace why NAME` says how many are gone. Look whether they can be had elsewhere, "
+        "and raise the topic's retention. To go on without them, once: `headrace start NAME "
+        "--accept-gap`.",
     ),
     Entry(
         23,
