@@ -169,7 +169,7 @@ class _Session:
         screen.show(watcher.seen("stopping at a batch boundary"), is_news=True)
         running = runs.newest(self.work.places, PIPELINE)
         asking.ask(self.work, asking.request(self.work, What.STOP, PIPELINE))
-        limits = self.work.settings.for_pipeline(PIPELINE).drain
+        limits = asking.drain_limits(self.work, PIPELINE)
         wait_s = limits.timeout_s + 2 * limits.kill_s + 10
         ended = asking.await_end(self.work, running, wait_s) if running else None
         deadline = time.monotonic() + TAKE_S

@@ -93,7 +93,8 @@ def _is_defined(work: Workspace, version: str, goal: Target) -> bool:
 def _await_start(work: Workspace, goal: Target) -> PipelineStatus | None:
     """Until it has started, or failed to; bounded by the limits it has for both."""
     settings = work.settings.for_pipeline(goal.pipeline)
-    limit = settings.watchdog.start_s + settings.drain.timeout_s + settings.drain.kill_s
+    drain = asking.drain_limits(work, goal.pipeline)  # of what runs and is to give way
+    limit = settings.watchdog.start_s + drain.timeout_s + drain.kill_s
     deadline = time.monotonic() + limit
     status = None
     with spinner.shown(f"{goal.pipeline}: starting") as update:

@@ -174,7 +174,7 @@ class _Session:
         """Once: drain. Twice: cut. The supervisor does both; this only asks."""
         if self.heard == self.interrupts.count or self.heard >= 2:
             return
-        limits = self.work.settings.for_pipeline(self.goal.pipeline).drain
+        limits = asking.drain_limits(self.work, self.goal.pipeline)
         self.heard += 1
         if self.heard == 1:
             self.was_waiting = self._exit(follower) is not None

@@ -19,7 +19,7 @@ def stop(work: Workspace, name: str, *, cut: bool = False) -> tuple[str, int]:
     got = asking.ask(work, asking.request(work, What.CUT if cut else What.STOP, pipeline))
     if before is None or not was_open:
         return got.text or f"{pipeline} is stopped; it was not running.", 0
-    limits = work.settings.for_pipeline(pipeline).drain
+    limits = asking.drain_limits(work, pipeline)
     waits = f"waits for the running batches, up to {limits.timeout_s:g} s"
     with spinner.shown(f"{pipeline}: {waits}"):
         ended = asking.await_end(work, before, limits.timeout_s + 2 * limits.kill_s + 10)

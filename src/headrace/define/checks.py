@@ -12,6 +12,8 @@ from headrace.define.graph import GraphNode
 from headrace.define.triggers import Every, Trigger
 from headrace.errors import DefinitionError
 
+REAL_TIME_MIN_S = 5.0  # Spark's own limit (spark.sql.streaming.realTimeMode.minBatchDuration)
+
 
 def connector_problems(
     node: GraphNode, sources: Mapping[str, Connector | None], *, production: bool
@@ -123,6 +125,75 @@ def timer_problem(
         where=node.place,
         fix=f'Give it every="{min(5.0, limit_s / 2):g} seconds".',
         slug="timer-interval",
+    )
+
+
+# Spark's operator -> what it is, and what to do instead
+_REAL_TIME = {
+    "EvalPython": ("a Python function", "Use Spark's own functions (F.…, SQL)"),
+    "MapIn": ("a Python function", "Use Spark's own functions (F.…, SQL)"),
+    "Join": (
+        "a join that is not by broadcast on equal keys",
+        "Broadcast the table: F.broadcast(…)",
+    ),
+    "Exchange": ("a repartition", "Take the repartition out"),
+    "Coalesce": ("a repartition", "Take the coalesce out"),
+}
+
+
+def real_time_problems(
+    node: GraphNode,
+    operators: Sequence[str],
+    remembers: Sequence[str],
+    *,
+    is_twice: bool,
+    batch_s: float,
+) -> list[DefinitionError]:
+    """Of a query whose source and sink could. `operators` are those that Spark's list refuses."""
+    found = []
+    if remembers:
+        found.append((f"it remembers rows ({', '.join(remembers)})", "Count in another query"))
+    for name in operators:
+        what, fix = next(
+            (words for part, words in _REAL_TIME.items() if part in name),
+            (f"Spark's operator {name}", "Say it without that"),
+        )
+        found.append((f"it has {what}", fix))
+    if is_twice:
+        why = "it reads one source twice, as in a union"
+        found.append((why, "Read it once; for several topics use hr.route(df, {topic: condition})"))
+    if batch_s < REAL_TIME_MIN_S:
+        least = f"{REAL_TIME_MIN_S:g} seconds"
+        found.append((f"its batch of {batch_s:g} s is too short", f'Write hr.real_time("{least}")'))
+    return [
+        DefinitionError(
+            f"{node.name!r} cannot run in real time: {why}.",
+            why="Spark's real-time trigger takes projections, filters, explode, broadcast joins, "
+            "and unions of different sources.",
+            where=node.place,
+            fix=f"{fix}; or give it every=… in the place of hr.real_time.",
+            slug="not-real-time",
+        )
+        for why, fix in dict.fromkeys(found)
+    ]
+
+
+def too_few_slots(
+    held: Mapping[str, int], others: Sequence[str], there: int
+) -> DefinitionError | None:
+    """`held` are task slots by real-time query: one a partition, for good. `others` share one."""
+    needed = sum(held.values()) + bool(others)
+    if not held or there >= needed:
+        return None
+    each = ", ".join(f"{name} {count}" for name, count in held.items())
+    return DefinitionError(
+        f"{there} task slots are too few: this pipeline needs {needed}.",
+        why=f"Real-time queries hold one a partition for good ({each})"
+        + (", and the other queries need one" if others else "")
+        + ". Spark would hang without a word.",
+        where="[spark]",
+        fix=f'Write "spark.master" = "local[{needed + 1}]", or leave it out: then it is counted.',
+        slug="too-few-slots",
     )
 
 

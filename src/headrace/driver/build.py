@@ -21,7 +21,7 @@ from headrace.connectors.files import ddl
 from headrace.define import checks, guarantee, triggers
 from headrace.define.graph import Graph, GraphNode
 from headrace.define.order import in_order
-from headrace.driver import analyse
+from headrace.driver import analyse, realtime
 from headrace.driver.frames import Frames
 from headrace.errors import Error, Problems, together
 from headrace.model.pipeline import Node, Query
@@ -38,6 +38,7 @@ class Planned:
     frame: DataFrame
     sink: Connector
     trigger: triggers.Trigger
+    sources: tuple[Connector | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,15 @@ def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -
     if wrong := checks.column_problem(node, frame.dtypes):
         problems.append(wrong)
     remembered = analyse.operators(work.spark, frame) if work.streaming else []
-    trigger, mode = _trigger(node, sources, remembered)
+    trigger, mode = _trigger(node, sources)
+    if isinstance(trigger, triggers.RealTime) and work.streaming:
+        problems += checks.real_time_problems(
+            node,
+            [] if remembered else realtime.refused(work.spark, frame),
+            [operator.name for operator in remembered],
+            is_twice=realtime.twice(analyse.sources(frame)),
+            batch_s=trigger.batch_s,
+        )
     problems += [
         refused
         for timed in work.timed(node.name)
@@ -144,7 +153,7 @@ def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -
         if work.streaming
         else {},
     )
-    return Planned(query, frame, node.sink, trigger)
+    return Planned(query, frame, node.sink, trigger, tuple(sources.values()))
 
 
 def _fields(work: Frames, connector: Connector) -> dict[str, Any]:
@@ -177,14 +186,13 @@ def _nodes(work: Frames) -> list[Node]:
 
 
 def _trigger(
-    node: GraphNode, sources: Mapping[str, Connector | None], remembered: list[analyse.Operator]
+    node: GraphNode, sources: Mapping[str, Connector | None]
 ) -> tuple[triggers.Trigger, str]:
     """The trigger that will be used, and the mode with it."""
     connectors = list(sources.values())
     chosen = node.trigger
     if isinstance(chosen, triggers.RealTime):
-        can = node.sink.can_real_time and not remembered
-        if can and all(c is not None and c.can_real_time for c in connectors):
+        if node.sink.can_real_time and all(c is not None and c.can_real_time for c in connectors):
             return chosen, "update"
         chosen = chosen.otherwise
     if chosen is None:

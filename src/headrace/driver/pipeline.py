@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import config, jsonfile, references
 from headrace.connectors import jars
+from headrace.define import checks, loader
 from headrace.define import graph as graphs
-from headrace.define import loader
 from headrace.define.declared import Collector
 from headrace.define.triggers import RealTime
-from headrace.driver import build, classes, ending, fleet, fresh, lock, session
+from headrace.driver import build, classes, ending, fleet, fresh, lock, realtime, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -45,15 +45,21 @@ def run(
     _refuse_unusable(wanted, mine)
     if signals.is_asked_to_stop():
         return _stopped_before_start()
-    spark = start_session(spec, mine, run_dir, ours, texts(wanted))
+    spark = start_session(spec, mine, run_dir, ours, texts(wanted), realtime.wished(wanted))
     signals.install()  # PySpark has put a handler of its own in the place of ours
     built = build.build(wanted, spark, mine, version=spec.version, accept_gap=spec.accept_gap)
+    if few := _too_few_slots(spark, built):
+        raise few
     _write_definition(spec, spec.pipeline, spec.file, built)
     ours.events.tell(Kind.DEFINED, data={"queries": [p.query.name for p in built.planned]})
     if signals.is_asked_to_stop():
         return _stopped_before_start()
     claims = [_claim(spark, spec, mine, planned, ours) for planned in built.planned]
-    watch = Watch(ours, signals, mine.drain, run_dir, is_open=lambda: False)
+    # A real-time query reaches a boundary only at the end of its batch.
+    longest_s = max((p.trigger.batch_s for p in built.planned if isinstance(p.trigger, RealTime)),
+                    default=0.0)  # fmt: skip
+    drain = replace(mine.drain, timeout_s=mine.drain.timeout_s + longest_s)
+    watch = Watch(ours, signals, drain, run_dir, is_open=lambda: False)
     for planned, claimed in zip(built.planned, claims, strict=True):
         try:
             after = fresh.after(built.nodes, planned.query.inputs)
@@ -85,7 +91,9 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
         for name, file, mine, wanted, is_sound in loaded:
             try:
                 built = build.build(wanted, spark, mine, version=spec.version, prepare=False)
-                if is_sound:
+                if few := _too_few_slots(spark, built) if _chosen(mine) else None:
+                    problems.append(few)
+                elif is_sound:
                     _write_definition(spec, name, file, built)
             except Error as exc:
                 problems += _each(exc)
@@ -104,21 +112,38 @@ def texts(graph: graphs.Graph) -> list[str]:
     return [Path(file).read_text(encoding="utf-8", errors="replace") for file in files if file]
 
 
+def _chosen(settings: config.Settings) -> bool:
+    """Whether the user says how many slots there are; else they are counted for a run."""
+    return "spark.master" in settings.spark
+
+
+def _too_few_slots(spark: SparkSession, built: build.Built) -> Error | None:
+    there = realtime.slots(spark.sparkContext.master, os.cpu_count() or 1)
+    real = [p for p in built.planned if isinstance(p.trigger, RealTime)]
+    if there is None or not real:
+        return None
+    held = {p.query.name: realtime.held(p.sources) or 1 for p in real}
+    others = [p.query.name for p in built.planned if p not in real]
+    return checks.too_few_slots(held, others, there)
+
+
 def start_session(
     spec: RunSpec,
     settings: config.Settings,
     run_dir: Path,
     ours: Fleet,
     about: Iterable[str] = (),
+    real_time: int = 0,
 ) -> SparkSession:
-    """`about` is the code that it is for: jars of connectors that it speaks of are loaded."""
+    """`about` is the code that it is for: jars of connectors that it speaks of are loaded.
+    `real_time` are task slots that real-time queries will hold for good."""
     kinds = [str(t.get("kind")) for t in (*settings.sources.values(), *settings.sinks.values())]
     user = {key: references.resolve(value) for key, value in settings.spark.items()}
     conf = session.settings_of(
         spec.pipeline,
         user | jars.settings(jars.wanted(kinds, about), user),
         run_dir=run_dir,
-        cores=os.cpu_count() or 1,
+        cores=(os.cpu_count() or 1) + real_time,
         is_short=bool(spec.define or spec.question),
         java=classes.use(classes.kept()),
     )
@@ -208,7 +233,8 @@ def _start(
     writer = planned.sink.attach(
         planned.frame.writeStream, query=query.name, mode=query.mode, checkpoint=query.checkpoint
     )
-    started = writer.trigger(**planned.trigger.arguments()).start()
+    with realtime.without_adaptive(spark, planned.trigger):
+        started = writer.trigger(**planned.trigger.arguments()).start()
     if claimed is not None and claimed.query_id != str(started.id):
         fleet.record(str(query.checkpoint), replace(claimed, query_id=str(started.id)))
     facts: dict[str, Any] = {"guarantee": query.guarantee, "place": query.place}

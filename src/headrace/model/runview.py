@@ -95,6 +95,11 @@ class RunView:
     exited: Mapping[str, Any] | None = None
 
     @property
+    def longest_batch_s(self) -> float:
+        """Of its real-time queries: they reach a boundary only at the end of a batch."""
+        return max((query.batch_length_s or 0.0 for query in self.queries.values()), default=0.0)
+
+    @property
     def has_committed(self) -> bool:
         return any(query.batches for query in self.queries.values())
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from headrace.define import versions
 from headrace.errors import ConfigError, ControlError, revived
+from headrace.model.limits import DrainLimits
 from headrace.model.requests import Answer, Request, What
 from headrace.model.runs import Desired, Ending, Exit
-from headrace.project import runs
+from headrace.project import definitions, runs
 from headrace.project.workspace import Target, Workspace, known_pipeline
 from headrace.state import desired, requests, supervisors
 
@@ -89,6 +90,18 @@ def _simple(work: Workspace, what: What, name: str, gap: str | None = None) -> s
         asked = replace(asked, accept_gap=True, note=gap)
     got = ask(work, asked)
     return got.text or f"{pipeline}: {what.value} is under way; look: headrace status {pipeline}"
+
+
+def drain_limits(work: Workspace, pipeline: str) -> DrainLimits:
+    """As its settings say; a real-time query reaches a boundary only at the end of its batch."""
+    limits = work.settings.for_pipeline(pipeline).drain
+    wanted = desired.read(work.places, pipeline)
+    if wanted is None:
+        return limits
+    found = definitions.stored(work, wanted.version, wanted.profile, pipeline)
+    lengths = [float(query.trigger.get("batch_s", 0.0)) for query in found.queries] if found else []
+    longest_s = max(lengths, default=0.0)
+    return replace(limits, timeout_s=limits.timeout_s + longest_s)
 
 
 def await_end(work: Workspace, run: runs.Run, timeout_s: float) -> Exit | None:

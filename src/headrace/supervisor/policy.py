@@ -76,7 +76,8 @@ def _with_a_live_run(situation: Situation, live: LiveRun, now: float) -> tuple[D
     if live.is_unsignalled and now >= live.known_since + UNSIGNALLED_S:
         return (Drain(orders.drain_reason),)
     if orders.drain_at is not None:
-        return (_draining(live, limits.drain.timeout_s, limits.drain.kill_s, now),)
+        timeout_s = limits.drain.timeout_s + live.view.longest_batch_s
+        return (_draining(live, timeout_s, limits.drain.kill_s, now),)
     if reason is not None:
         return (Drain(reason),)
     return _watch(situation, live, now)
