@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 from brokers.cluster import Cluster, cluster
+from headrace.connectors import kafkabroker
+from headrace.connectors.kafka import kafka
 
 HUB = "hub"
 _NONE = TopicMetadata()
@@ -68,3 +70,10 @@ def received(broker: Cluster, topic: str, count: int, timeout_s: float = 30) -> 
         raise AssertionError(f"{len(found)} of {count} records of {topic}")
     finally:
         consumer.close()
+
+
+def everything(broker: Cluster, topic: str) -> list[Any]:
+    """All messages that are there now."""
+    with kafkabroker.Broker(kafka(broker.servers(), subscribe=topic)) as asked:
+        ends = asked.ends(asked.wanted())
+    return received(broker, topic, sum(one.records for one in ends.values()))

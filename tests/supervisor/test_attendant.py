@@ -32,7 +32,10 @@ class Story:
         settings = replace(settings, web=replace(settings.web, **{"enabled": True, **web}))
         self.places = Places(settings.state)
         self.children: list[Child] = []
-        self.attendant = Attendant(settings, self.places, self.start)  # type: ignore[arg-type]
+        self.attendant = Attendant(
+            "the page", "headrace.web.main", settings, self.places.web_log,
+            lambda: settings.web.enabled, self.start,  # type: ignore[arg-type]
+        )  # fmt: skip
 
     def start(self, command: list[str], cwd: Path, log: Path) -> Child:
         self.command = command

@@ -22,6 +22,7 @@ from headrace.cli import (
     history,
     jars,
     kafka,
+    lag,
     looking,
     quarantine,
     questions,
@@ -125,6 +126,7 @@ for _group in (
     control.COMMANDS,
     jars.COMMANDS,
     kafka.COMMANDS,
+    lag.COMMANDS,
     token.COMMANDS,
     warm.COMMANDS,
 ):

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from headrace.cli.errors import in_words
 from headrace.model.health import clock, span
+from headrace.model.lag import QueryLag
 from headrace.model.pipeline import Definition, Query
 from headrace.model.status import PipelineStatus, QueryStatus, State
 
@@ -162,6 +163,40 @@ def _behind(query: QueryStatus) -> str:
     if query.lag_seconds is not None:
         return f"{query.lag_seconds:,.0f} s"
     return f"{query.lag_rows:,} rows" if query.lag_rows is not None else ""
+
+
+def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("query", no_wrap=True)
+    for name in ("records behind", "oldest waits", "caught up in", "lost in", "looked"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for one in found:
+        gone = f"{one.gone:,} records are gone before they were read" if one.gone else ""
+        table.add_row(
+            f"{one.pipeline}/{one.query}",
+            f"{one.records:,}" if one.records is not None else "",
+            _span(one.seconds),
+            _span(one.catch_up_s) if one.records else "",
+            _span(one.loss_in_s),
+            f"{span(max(0.0, at - one.at))} ago",
+            Text(one.problem or gone, style="red"),
+        )
+        for part in one.partitions if partitions else ():
+            table.add_row(
+                f"  {part.topic} {part.partition}",
+                f"{part.records:,}",
+                _span(part.waits_s),
+                "",
+                _span(part.loss_in_s),
+                "",
+                Text(f"{part.next:,} of {part.low:,} to {part.high:,}", style="dim"),
+            )
+    console().print(table)
+
+
+def _span(seconds: float | None) -> str:
+    return "" if seconds is None else span(seconds)
 
 
 def print_definitions(found: Sequence[Definition]) -> None:

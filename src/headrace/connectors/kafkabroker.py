@@ -44,6 +44,7 @@ class Broker:
         self._connector = connector
         self._within_s = WITHIN_S if within_s is None else within_s
         self._said: list[Any] = []
+        self._administers: Any = None
         self._consumer = _client().Consumer(
             {
                 **connector.client(),
@@ -66,6 +67,9 @@ class Broker:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._consumer.close()
 
     def topics(self) -> dict[str, list[int]]:
@@ -95,10 +99,7 @@ class Broker:
         (partitions,) = self.wanted().values()
         topic = self._connector.topic
         kafka = _client()
-        from confluent_kafka.admin import AdminClient
-
-        admin = AdminClient({**self._connector.client(), "log_level": 0}, logger=_QUIET)
-        asked = admin.describe_topics(
+        asked = self._admin().describe_topics(
             kafka.TopicCollection([topic]),
             include_authorized_operations=True,
             request_timeout=self._within_s,
@@ -141,6 +142,25 @@ class Broker:
             raise self._failed(message.error())
         kind, at = message.timestamp()
         return at / 1000 if kind != kafka.TIMESTAMP_NOT_AVAILABLE else None
+
+    def kept_s(self, topic: str) -> float | None:
+        """How long the topic keeps a record; None: for ever, or it is not told."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        asked = self._admin().describe_configs([resource], request_timeout=self._within_s)
+        found = self._asked(asked[resource].result).get("retention.ms")
+        kept_ms = int(found.value) if found is not None else -1
+        return kept_ms / 1000 if kept_ms >= 0 else None
+
+    def _admin(self) -> Any:
+        """Kept: one that nobody holds takes its answers with it."""
+        from confluent_kafka.admin import AdminClient
+
+        if self._administers is None:
+            settings = {**self._connector.client(), "log_level": 0}
+            self._administers = AdminClient(settings, logger=_QUIET)
+        return self._administers
 
     def _asked(self, ask: Any) -> Any:
         kafka = _client()

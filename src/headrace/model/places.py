@@ -60,6 +60,14 @@ class Places:
         return self.state / "kafka" / "process.json"
 
     @property
+    def lag(self) -> Path:  # of every query: model.lag.QueryLag
+        return self.state / "lag.json"
+
+    @property
+    def relay_log(self) -> Path:
+        return self.state / "relay.log"
+
+    @property
     def web_log(self) -> Path:
         return self.state / "web.log"
 

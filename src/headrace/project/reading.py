@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,14 @@ from headrace.define import versions
 from headrace.errors import Error
 from headrace.model import health
 from headrace.model.events import Event
+from headrace.model.lag import QueryLag
 from headrace.model.outcomes import PastRun, why_give_up
 from headrace.model.runs import Desired, Process
 from headrace.model.runview import RunView, fold
 from headrace.model.status import PipelineStatus, State
 from headrace.project import definitions, runs, tail
 from headrace.project.workspace import Workspace, known_query
-from headrace.state import desired, folders, page, supervisors
+from headrace.state import desired, folders, lags, page, supervisors
 from headrace.store import db, pipelines
 
 NOBODY = "The supervisor is not running: nothing is watched or restarted. fix: headrace up"
@@ -70,6 +71,7 @@ def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = T
     notice = NOBODY if found and supervisor is None else None
     if with_edits:
         found = [_with_edits(work, status) for status in found]
+    found = [_with_lag(status, lags.read(work.places), time.time()) for status in found]
     listens = page.listening(work.places)
     return Overview(supervisor, tuple(found), notice, hints, listens.url if listens else None)
 
@@ -191,6 +193,19 @@ def _view(work: Workspace, run: str) -> RunView:
             event = Event.from_line(line)
             view = fold(view, event, event.at)
     return view
+
+
+def _with_lag(
+    status: PipelineStatus, known: Mapping[tuple[str, str], QueryLag], now: float
+) -> PipelineStatus:
+    """As the relay has found it: newer than the query's own word, and known while it is down."""
+    queries = []
+    for query in status.queries:
+        lag = known.get((status.name, query.name))
+        if lag is not None and lag.is_of(now) and not lag.problem:
+            query = replace(query, lag_rows=lag.records, lag_seconds=lag.seconds)
+        queries.append(query)
+    return replace(status, queries=tuple(queries))
 
 
 def _with_edits(work: Workspace, status: PipelineStatus) -> PipelineStatus:

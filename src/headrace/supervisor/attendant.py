@@ -1,38 +1,86 @@
-"""Keeps the page's process: starts it, starts it again when it ends, ends it with the supervisor.
+"""Keeps a process beside the pipelines, the page's or the relay's: starts it, starts it again when
+it ends, ends it with the supervisor.
 
-The page is a convenience: whatever becomes of it, no pipeline notices. Its process ends with ours,
-also if we are killed, since it holds the other end of a pipe.
+Whatever becomes of it, no pipeline notices. It ends with us, also if we are killed, since it holds
+the other end of a pipe.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from headrace import logs
 from headrace.config import Settings
+from headrace.errors import StoreError
+from headrace.jsonfile import read_json
 from headrace.model.places import Places
+from headrace.model.runs import Desired
+from headrace.state import desired
 from headrace.supervisor.process import PYTHON, Companion, tail_of
 
 logger = logging.getLogger(__name__)
 
 DELAY_S_MIN, DELAY_S_MAX = 1.0, 60.0
 WELL_AFTER_S = 60.0  # lived that long, the next start is quick again
+WANTED_S = 2.0  # how often it is looked whether one is wanted
 LOG_BYTES = 4 * 1024 * 1024
+BROKERS = ("kafka", "event_hubs")
 
 Start = Callable[[list[str], Path, Path], Companion]
 
 
-class Attendant:
-    """Owns the process, if the settings want one."""
+def both(settings: Settings, places: Places) -> tuple[Attendant, Attendant]:
+    """The page's, if it is switched on, and the relay's, once something is deployed that reads a
+    broker."""
+    page = Attendant(
+        "the page's process", "headrace.web.main", settings, places.web_log,
+        lambda: settings.web.enabled,
+    )  # fmt: skip
+    relay = Attendant(
+        "the relay", "headrace.relay.main", settings, places.relay_log,
+        lambda: any(_reads_a_broker(places, one) for one in desired.listed(places)),
+    )  # fmt: skip
+    return page, relay
 
-    def __init__(self, settings: Settings, places: Places, start: Start = Companion) -> None:
-        module = [*PYTHON, "headrace.web.main"]
-        self._command = [*module, str(settings.project), "--profile", settings.profile]
-        self._is_wanted = settings.web.enabled
+
+def tick_all(kept: Iterable[Attendant], now: float) -> None:
+    for one in kept:
+        one.tick(now)
+
+
+def end_all(kept: Iterable[Attendant]) -> None:
+    for one in kept:
+        one.end()
+
+
+def _reads_a_broker(places: Places, wanted: Desired) -> bool:
+    with contextlib.suppress(StoreError):
+        body = read_json(places.definition(wanted.version, wanted.profile, wanted.pipeline)) or {}
+        used = [node.get("connector") or {} for node in body.get("nodes", [])]
+        return any(one.get("kind") in BROKERS for one in used)
+    return False
+
+
+class Attendant:
+    """Owns the process, while it is wanted. `name` is for people."""
+
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        settings: Settings,
+        log: Path,
+        is_wanted: Callable[[], bool],
+        start: Start = Companion,
+    ) -> None:
+        self._name = name
+        self._command = [*PYTHON, module, str(settings.project), "--profile", settings.profile]
+        self._is_wanted = is_wanted
         self._project = settings.project
-        self._places = places
+        self._log = log
         self._start = start
         self._child: Companion | None = None
         self._started_at = 0.0
@@ -40,26 +88,29 @@ class Attendant:
         self._delay_s = DELAY_S_MIN
 
     def tick(self, now: float) -> None:
-        if not self._is_wanted:
-            return
         if self._child is not None and self._child.code is not None:
             self._gone(self._child.code, now)
-        if self._child is None and now >= self._due_at:
-            logs.keep_short(self._places.web_log, LOG_BYTES)
+        if self._child is not None or now < self._due_at:
+            return
+        if not self._is_wanted():
+            self._due_at = now + WANTED_S
+        else:
+            logs.keep_short(self._log, LOG_BYTES)
             self._started_at = now
             # Should the start itself fail, it is not tried in every tick.
             self._due_at = now + self._delay_s
-            self._child = self._start(self._command, self._project, self._places.web_log)
+            self._child = self._start(self._command, self._project, self._log)
 
     def _gone(self, code: int, now: float) -> None:
         is_well = now - self._started_at >= WELL_AFTER_S
         self._delay_s = DELAY_S_MIN if is_well else min(DELAY_S_MAX, 2 * self._delay_s)
         self._due_at = now + self._delay_s
         self._child = None
-        said = tail_of(self._places.web_log).strip().splitlines()
+        said = tail_of(self._log).strip().splitlines()
         words = said[-1] if said else "it left no words"
         logger.warning(
-            "the page's process ended (code %s: %s); it starts again in %.0f s",
+            "%s ended (code %s: %s); it starts again in %.0f s",
+            self._name,
             code,
             words,
             self._delay_s,

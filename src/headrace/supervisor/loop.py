@@ -21,8 +21,7 @@ from headrace.model.requests import Request, What
 from headrace.model.runs import Desired, pipeline_of
 from headrace.model.status import PipelineStatus
 from headrace.state import desired, requests
-from headrace.supervisor import change, lock, policy, process, recovery, status
-from headrace.supervisor.attendant import Attendant
+from headrace.supervisor import attendant, change, lock, policy, process, recovery, status
 from headrace.supervisor.desk import Desk
 from headrace.supervisor.history import History, Worked
 from headrace.supervisor.keeper import Keeper
@@ -85,7 +84,7 @@ class Supervisor:
         where = (self.settings.project, self.places)
         self._house = House(*where, self.history, self.clock.wall, driver_command)
         self._desk = Desk(self.places, self.history, self._change, self._guarded)
-        self._attendant = Attendant(self.settings, self.places)
+        self._attendants = attendant.both(self.settings, self.places)
         self._taking = Taking(self.places, self.history, self.clock.wall)
         self._limits: dict[tuple[str, str, str], Limits] = {}
         self.is_going_down = False
@@ -129,7 +128,7 @@ class Supervisor:
         now = self.clock.steady()
         with self._guarded("taking the last alert rows", now):
             self._taking.take_last(now)
-        self._attendant.end()
+        attendant.end_all(self._attendants)
         self.history.close()
         lock.release(self.places, self._lock)
 
@@ -158,8 +157,8 @@ class Supervisor:
                 self._show(keeper, now)
         with self._guarded("tidying", now):
             self._tidy(now)
-        with self._guarded("keeping the page", now):
-            self._attendant.tick(now)
+        with self._guarded("keeping page and relay", now):
+            attendant.tick_all(self._attendants, now)
 
     def _keep(
         self, keeper: Keeper, left: tuple[str, ...], open_alerts: frozenset[str], now: float

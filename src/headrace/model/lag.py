@@ -1,0 +1,109 @@
+"""How far behind a query is in the topics that it reads: records, seconds, and how long until data
+is lost. Made by the relay, also while the query is down. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SEEN_S = 30.0  # an older look says nothing about now
+RATE_S_MIN = 3.0  # a rate over less than that is noise
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """`next` is the record that it reads next, `low` and `high` where the partition begins and
+    ends. `waits_s`: since when the oldest unread record waits; `kept_s`: how long the topic keeps
+    one; None: not known, or for ever."""
+
+    topic: str
+    partition: int
+    next: int
+    low: int
+    high: int
+    waits_s: float | None = None
+    kept_s: float | None = None
+
+    @property
+    def records(self) -> int:
+        return max(0, self.high - max(self.next, self.low))
+
+    @property
+    def gone(self) -> int:
+        return max(0, self.low - self.next)
+
+    @property
+    def loss_in_s(self) -> float | None:
+        """Until the oldest unread record may be deleted."""
+        if not self.records or self.waits_s is None or self.kept_s is None:
+            return None
+        return max(0.0, self.kept_s - self.waits_s)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLag:
+    """`at` is when it was looked. With a `problem` nothing else is known."""
+
+    pipeline: str
+    query: str
+    at: float
+    partitions: tuple[PartitionLag, ...] = ()
+    catch_up_s: float | None = None  # at the rates of the last minute; None: not in sight
+    problem: str | None = None
+
+    @property
+    def records(self) -> int | None:
+        return None if self.problem else sum(one.records for one in self.partitions)
+
+    @property
+    def seconds(self) -> float | None:
+        if self.problem:
+            return None
+        known = [one.waits_s for one in self.partitions if one.records and one.waits_s is not None]
+        return max(known, default=0.0 if self.records == 0 else None)
+
+    @property
+    def loss_in_s(self) -> float | None:
+        known = [one.loss_in_s for one in self.partitions if one.loss_in_s is not None]
+        return min(known, default=None)
+
+    @property
+    def gone(self) -> int:
+        return sum(one.gone for one in self.partitions)
+
+    def is_of(self, now: float) -> bool:
+        return now - self.at <= SEEN_S
+
+    def to_json(self) -> dict[str, Any]:
+        """With what is worked out, for who reads it."""
+        worked_out = {
+            "records": self.records,
+            "seconds": self.seconds,
+            "loss_in_s": self.loss_in_s,
+            "gone": self.gone,
+        }
+        return {**asdict(self), **worked_out}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> QueryLag:
+        names = PartitionLag.__slots__
+        partitions = tuple(
+            PartitionLag(**{name: one[name] for name in names}) for one in body["partitions"]
+        )
+        rest = ("pipeline", "query", "at", "catch_up_s", "problem")
+        return cls(**{name: body[name] for name in rest}, partitions=partitions)
+
+
+def catch_up_s(seen: Sequence[QueryLag]) -> float | None:
+    """From looks at one query, the oldest first: how long until it has caught up, if it goes on as
+    it did between them."""
+    good = [one for one in seen if not one.problem]
+    if len(good) < 2 or good[-1].at - good[0].at < RATE_S_MIN:
+        return None
+    behind, before = good[-1].records or 0, good[0].records or 0
+    if behind == 0:
+        return 0.0
+    gained = (before - behind) / (good[-1].at - good[0].at)
+    return behind / gained if gained > 0 else None

@@ -1,0 +1,64 @@
+"""`python -m headrace.relay.main PROJECT [--profile NAME]`: what talks to the network.
+
+Started by the supervisor where a pipeline reads a broker; ends when its standard input does, so
+never outlives it. Whatever becomes of it, no pipeline notices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import select
+import sys
+import time
+from pathlib import Path
+
+from headrace import config, logs
+from headrace.errors import Error
+from headrace.project.workspace import Workspace, open_workspace
+from headrace.relay.looking import Looking
+from headrace.state import lags
+
+NICE = 5  # where cores are short, the pipelines come first
+LOOK_S = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="headrace.relay.main", description=__doc__)
+    parser.add_argument("project", type=Path)
+    parser.add_argument("--profile", default=config.DEV)
+    given = parser.parse_args(arguments)
+    logs.configure()
+    os.nice(NICE)
+    looking = Looking()
+    try:
+        while True:
+            look(looking, open_workspace(given.project, given.profile))
+            if _is_alone(LOOK_S):
+                return 0
+    except Error as exc:
+        sys.stderr.write(f"{exc}\n")
+        return exc.exit_code
+    finally:
+        looking.close()
+
+
+def look(looking: Looking, work: Workspace) -> None:
+    found = looking.look(work, time.time())
+    problems = {one.problem for one in found if one.problem}
+    for problem in sorted(problems):
+        logger.warning("%s", problem)
+    lags.write(work.places, found)
+
+
+def _is_alone(within_s: float) -> bool:
+    """The supervisor holds the other end of stdin; it is gone when that ends."""
+    ready, _, _ = select.select([sys.stdin], [], [], within_s)
+    return bool(ready) and not os.read(sys.stdin.fileno(), 4096)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
