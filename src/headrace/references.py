@@ -21,7 +21,7 @@ _resolved: set[str] = set()
 
 def resolve(text: str) -> str:
     """The text with each reference replaced. Raises ConfigError where one leads nowhere."""
-    return _REFERENCE.sub(lambda match: _remembered(_value(match[1], match[2])), text)
+    return _REFERENCE.sub(lambda match: remembered(_value(match[1], match[2])), text)
 
 
 def is_in(text: object) -> bool:
@@ -46,7 +46,8 @@ def values(settings: object) -> frozenset[str]:
     return frozenset(found)
 
 
-def _remembered(value: str) -> str:
+def remembered(value: str) -> str:
+    """The same; from now on it is taken out of every text."""
     if value:
         _resolved.add(value)
     return value

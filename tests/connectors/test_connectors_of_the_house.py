@@ -23,6 +23,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "orc": {"path": "x"},
     "avro": {"path": "x"},
     "binary": {"path": "x"},
+    "kafka": {"servers": "h:1", "subscribe": ["t"], "starting": "earliest", "max_rows": 5},
+    "event_hubs": {"connection_string": "${env:HUBS}", "hub": "h", "starting": "earliest"},
     "rate": {"rows_per_second": 7},
     "socket": {"host": "localhost", "port": 9999},
     "console": {"rows": 5},

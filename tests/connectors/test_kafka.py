@@ -299,3 +299,41 @@ def test_a_secret_that_is_written_out_is_refused_and_not_repeated() -> None:
     assert "hunter2" not in str(told)
     with pytest.raises(ConnectorError, match="connection_string is written out"):
         event_hubs("Endpoint=sb://n/;SharedAccessKeyName=a;SharedAccessKey=b")
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("startingOffsets", "starting"), ("STARTINGOFFSETS", "starting"), ("subscribe", "subscribe"),
+     ("maxOffsetsPerTrigger", "max_rows"), ("kafka.bootstrap.servers", "servers")],
+)  # fmt: skip
+def test_an_option_that_has_a_field_is_refused_with_its_name(name: str, field: str) -> None:
+    told = refused(subscribe="t", options={name: "x"})
+
+    assert told.fix == f"Instead: {field}=…."
+
+
+def test_spark_takes_options_in_any_case_and_so_do_refusals() -> None:
+    assert refused(subscribe="t", options={"failondataloss": "False"}).code == "kafka-option"
+
+
+def test_a_sink_whose_rows_name_the_topic_is_a_sink_all_the_same() -> None:
+    assert refused(options={"kafka.transactional.id": "x"}).code == "kafka-option"
+    assert refused(options={"kafka.enable.idempotence": "false"}).code == "kafka-option"
+
+
+def test_secrets_among_the_options_are_by_reference_too() -> None:
+    name = "kafka.ssl.truststore.password"
+    told = refused(subscribe="t", options={name: "hunter2"})
+
+    assert "hunter2" not in str(told)
+    assert kafka(SERVERS, subscribe="t", options={name: "${env:X}"}).options[name] == "${env:X}"
+
+
+def test_a_gap_can_be_accepted_on_event_hubs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    string = "Endpoint=sb://n/;SharedAccessKeyName=a;SharedAccessKey=b;EntityPath=h"
+    monkeypatch.setenv("HUBS", string)
+
+    found = event_hubs("${env:HUBS}").accepting_gap().as_kafka(is_source=True)
+
+    assert found.options["failOnDataLoss"] == "false"
+    assert "failOnDataLoss" not in event_hubs("${env:HUBS}").as_kafka(is_source=True).options

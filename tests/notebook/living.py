@@ -31,9 +31,10 @@ class Ran:
 class Kernel:
     def __init__(self, folder: Path) -> None:
         self._manager = KernelManager(kernel_name="python3")
-        self._manager.start_kernel(
-            cwd=str(folder), env={**os.environ, "PYSPARK_PYTHON": sys.executable}
-        )
+        self.temporary = folder / "tmp"  # of its own: others display things at the same time
+        self.temporary.mkdir()
+        own = {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(self.temporary)}
+        self._manager.start_kernel(cwd=str(folder), env={**os.environ, **own})
         self._client = self._manager.blocking_client()
         self._client.start_channels()
         self._client.wait_for_ready(timeout=DEADLINE_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,19 +155,19 @@ def test_without_ipywidgets_the_head_says_how_to_stop(kernel: Kernel) -> None:
 
 def test_the_end_of_the_kernel_leaves_no_query_folder_or_process(kernel: Kernel) -> None:
     """The last one here: the others' kernel is ended."""
-    before = folders()
+    before = folders(kernel)
     ran = kernel.run("d = hr.display(rate, every='200ms')")
     kernel.poll(lambda: "<td" in shown(kernel, ran), "no rows")
     processes = kernel.children()
     assert any("java" in one.name() for one in processes)
-    assert len(folders() - before) == 1
+    assert len(folders(kernel) - before) == 1
 
     kernel.close()
 
     _, alive = psutil.wait_procs(processes, timeout=30)
     assert alive == []
-    assert folders() - before == set()
+    assert folders(kernel) - before == set()
 
 
-def folders() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("headrace-display-*"))
+def folders(kernel: Kernel) -> set[Path]:
+    return set(kernel.temporary.glob("headrace-display-*"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +62,16 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Walked:
     folder = tmp_path_factory.mktemp("walkthrough")
     client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(folder)}})
     processes: dict[str, psutil.Process] = {}
+    others = set(psutil.Process().children(recursive=True))  # a session of other tests, a broker
 
     def seen(**_: Any) -> None:
-        processes.update({p.name(): p for p in psutil.Process().children(recursive=True)})
+        found = set(psutil.Process().children(recursive=True)) - others
+        processes.update({p.name(): p for p in found})
 
     client.on_cell_executed = seen
-    before = set(Path(tempfile.gettempdir()).glob("headrace-display-*"))
-    client.execute()
-    assert set(Path(tempfile.gettempdir()).glob("headrace-display-*")) - before == set()
+    temporary = tmp_path_factory.mktemp("tmp")
+    client.execute(env={**os.environ, "TMPDIR": str(temporary)})
+    assert list(temporary.glob("headrace-display-*")) == []
     # As it would be opened again.
     nbformat.write(notebook, folder / "walked.ipynb")  # type: ignore[no-untyped-call]
     return Walked(nbformat.read(folder / "walked.ipynb", as_version=4), processes)  # type: ignore[no-untyped-call]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from headrace.checkpoints import layout
 
 Positions = dict[str, dict[int, int]]  # topic: partition: the record that comes next
 
 
-def of(checkpoint: Path) -> Positions:
-    """By the last batch that is done; sources that are no topics are left out."""
-    batch = layout.last_committed(checkpoint)
+def of(checkpoint: str) -> Positions | None:
+    """By the last batch that is done; sources that are no topics are left out. None: it is not on a
+    disk of this machine, so nothing is known."""
+    path = _local(checkpoint)
+    if path is None:
+        return None
+    batch = layout.last_committed(path)
     try:
-        text = (checkpoint / "offsets" / str(batch)).read_text("utf-8")
-    except OSError:
+        text = (path / "offsets" / str(batch)).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
         return {}
     found: Positions = {}
     for line in layout.source_lines(text):
@@ -25,9 +30,16 @@ def of(checkpoint: Path) -> Positions:
     return found
 
 
+def _local(checkpoint: str) -> Path | None:
+    parts = urlsplit(checkpoint)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if parts.scheme else Path(checkpoint)
+
+
 def _object(line: str) -> dict[str, object]:
     try:
         body = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return body if isinstance(body, dict) else {}

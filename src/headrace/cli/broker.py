@@ -61,6 +61,8 @@ def up(places: Places, port: int | None) -> Broker:
     bundle = jars.BUNDLES["broker"]
     path = jars.fetched(bundle) or fetched(bundle)
     kept = _kept_port(home)
+    if port is not None and not _is_free(port):
+        raise _failed(f"port {port} is taken by another program", home / "broker.log")
     chosen = port or kept or _free(PORT)
     controller = _free(0)
     (home / "server.properties").write_text(properties(chosen, controller, home / "data"))

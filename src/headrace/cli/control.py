@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--accept-gap", is_flag=True, help="Once: go on without records that are gone from a broker."
-)
+@click.option("--accept-gap", is_flag=True, help="This run goes on without records that are gone.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @shared
 @pass_options

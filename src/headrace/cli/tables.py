@@ -173,6 +173,7 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
     table.add_column("")
     for one in found:
         gone = f"{one.gone:,} records are gone before they were read" if one.gone else ""
+        note = "" if one.problem or gone or not one.is_real_time else "as of its last batch"
         table.add_row(
             f"{one.pipeline}/{one.query}",
             f"{one.records:,}" if one.records is not None else "",
@@ -180,7 +181,7 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
             _span(one.catch_up_s) if one.records else "",
             _span(one.loss_in_s),
             f"{span(max(0.0, at - one.at))} ago",
-            Text(one.problem or gone, style="red"),
+            Text(note, style="dim") if note else Text(one.problem or gone, style="red"),
         )
         for part in one.partitions if partitions else ():
             table.add_row(

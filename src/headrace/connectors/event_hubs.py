@@ -50,6 +50,7 @@ class EventHubs(Connector):
     max_delay: float | None = None
     ca: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    is_gap_accepted: bool = False  # by a person, for one run; no field of headrace.toml
 
     kind: ClassVar[str] = "event_hubs"
     is_source: ClassVar[bool] = True
@@ -63,7 +64,7 @@ class EventHubs(Connector):
         return replace(self, ca=counted_from(project, self.ca)) if self.ca else self
 
     def accepting_gap(self) -> EventHubs:
-        return replace(self, options={**self.options, "failOnDataLoss": "false"})
+        return replace(self, is_gap_accepted=True)
 
     def read(
         self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None
@@ -148,10 +149,11 @@ class EventHubs(Connector):
             return kafka(f"{host}:{port}", topic=hub, headers=True, **shared)
         if self.consumer_group:
             shared["options"]["groupIdPrefix"] = self.consumer_group
-        return kafka(
+        made = kafka(
             f"{host}:{port}", subscribe=hub, starting=self.starting, max_rows=self.max_rows,
             min_rows=self.min_rows, max_delay=self.max_delay, headers=True, **shared,
         )  # fmt: skip
+        return made.accepting_gap() if self.is_gap_accepted else made
 
 
 def parsed(text: str, hub: str | None) -> tuple[str, int, str]:
@@ -195,7 +197,7 @@ def event_hubs(
     require("connection_string", connection_string, str, 'connection_string="${env:EVENT_HUBS}"')
     secret("connection_string", connection_string)
     plain = plain_options(options)
-    kafkaclient.refuse(plain, is_source=True)
+    kafkaclient.refuse(plain, is_source=True, is_sink=True)
     return EventHubs(
         connection_string,
         hub,

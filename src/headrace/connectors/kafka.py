@@ -104,8 +104,19 @@ class Kafka(Connector):
     def covers(self, topic: str) -> bool:
         """Whether it reads this topic."""
         if self.pattern:
-            return re.fullmatch(self.pattern, topic) is not None
+            return self.matches(topic)
         return topic in (*self.subscribe, *self.assign, self.topic)
+
+    def matches(self, topic: str) -> bool:
+        """By the pattern, which is Java's: a few cannot be read here."""
+        try:
+            return re.fullmatch(self.pattern or "", topic) is not None
+        except re.error as exc:
+            raise ConnectorError(
+                f"pattern={self.pattern!r} cannot be looked up: {exc}.",
+                why="Spark reads it by Java's rules, Headrace by Python's.",
+                slug="bad-option",
+            ) from exc
 
     def identity(self) -> str | None:
         """Two queries may write to one topic; only a loop would do harm."""
@@ -128,7 +139,7 @@ class Kafka(Connector):
             options |= kafkaoffsets.option("ending", self.ending)
         if self.headers:
             options["includeHeaders"] = "true"
-        rows = reader.format("kafka").options(**options, **self._plain()).load()
+        rows = reader.format("kafka").options(**(options | self._plain())).load()
         return self._observed(rows) if streaming else rows
 
     def _observed(self, rows: DataFrame) -> DataFrame:
@@ -252,7 +263,8 @@ def kafka(
     given = {"subscribe": subscribe, "pattern": pattern, "assign": assign}
     _one_of(given, topic)
     plain = plain_options(options)
-    kafkaclient.refuse(plain, is_source=topic is None)
+    is_source = bool(subscribe or pattern or assign)
+    kafkaclient.refuse(plain, is_source=is_source, is_sink=not is_source)
     login = Login(tls, ca, certificate, key, key_password, user, password, mechanism)
     login.check()
     secret("password", password)

@@ -7,7 +7,6 @@ Used by `check --connect` and by the relay. Invariant: reads only, and joins no 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -45,7 +44,7 @@ class Broker:
         self._within_s = WITHIN_S if within_s is None else within_s
         self._said: list[Any] = []
         self._administers: Any = None
-        self._consumer = _client().Consumer(
+        self._consumer = self._made(
             {
                 **connector.client(),
                 "group.id": "headrace-asks",  # demanded, and never joined
@@ -54,9 +53,17 @@ class Broker:
                 "socket.timeout.ms": int(self._within_s * 1000),
                 "error_cb": self._said.append,
                 "log_level": 0,
-            },
-            logger=_QUIET,
+            }
         )
+
+    def _made(self, settings: dict[str, Any]) -> Any:
+        """A file of a certificate that is not there is found here, before anything is asked."""
+        kafka = _client()
+        try:
+            return kafka.Consumer(settings, logger=_QUIET)
+        except kafka.KafkaException as exc:
+            error = exc.args[0]
+            raise explained(self.servers, error.code(), error.str(), self._connector) from exc
 
     def __enter__(self) -> Broker:
         return self
@@ -82,8 +89,7 @@ class Broker:
         known = self.topics()
         one = self._connector
         if one.pattern:
-            match = re.compile(one.pattern)
-            return {name: parts for name, parts in known.items() if match.fullmatch(name)}
+            return {name: parts for name, parts in known.items() if one.matches(name)}
         names = one.subscribe or tuple(one.assign) or ((one.topic,) if one.topic else ())
         for name in names:
             if name not in known:
@@ -144,12 +150,15 @@ class Broker:
         return at / 1000 if kind != kafka.TIMESTAMP_NOT_AVAILABLE else None
 
     def kept_s(self, topic: str) -> float | None:
-        """How long the topic keeps a record; None: for ever, or it is not told."""
+        """How long the topic keeps a record; None: for ever, or this login is not told."""
         from confluent_kafka.admin import ConfigResource, ResourceType
 
         resource = ConfigResource(ResourceType.TOPIC, topic)
         asked = self._admin().describe_configs([resource], request_timeout=self._within_s)
-        found = self._asked(asked[resource].result).get("retention.ms")
+        try:
+            found = self._asked(asked[resource].result).get("retention.ms")
+        except Error:
+            return None
         kept_ms = int(found.value) if found is not None else -1
         return kept_ms / 1000 if kept_ms >= 0 else None
 
@@ -206,7 +215,8 @@ def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
             fix="Look at user, password and mechanism; the listener has to offer that mechanism.",
             slug="kafka-refused",
         )
-    if code == known._SSL or "SSL" in words:  # an alert comes as a mere disconnect
+    # An alert of TLS comes as a mere disconnect, a missing file as an argument.
+    if code == known._SSL or "SSL" in words or "ssl." in words:
         is_trust = "verify failed" in words
         return ConnectorError(
             f"{servers} and this client do not agree on TLS.",

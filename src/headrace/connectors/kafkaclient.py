@@ -6,6 +6,7 @@ Certificates are PEM files: both clients read them as they are, without a key st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ _READING = {
     "group.id": (
         "every query has a consumer group of its own: with a shared one they take each other's "
         "records",
-        'groupIdPrefix="…" names the groups; [lag] mirror = true shows the lag in a group',
+        'groupIdPrefix="…" names the groups; headrace lag shows how far behind each query is',
     ),
     "auto.offset.reset": (
         "where to begin is the checkpoint's, and only the first run asks",
@@ -35,7 +36,7 @@ _READING = {
     ),
     "enable.auto.commit": (
         "offsets are kept in the checkpoint, together with the state",
-        "nothing; [lag] mirror = true writes them to a consumer group for Kafka's own tools",
+        "nothing; headrace lag shows how far behind each query is",
     ),
     "interceptor.classes": (
         "interceptors may change records behind Spark's back",
@@ -55,28 +56,49 @@ _WRITING = {
     ),
     "transactional.id": (
         "Spark's tasks would fence each other: a transaction belongs to one producer",
-        "readers that deduplicate: docs/guides/kafka.md",
+        "nothing; who reads the topic has to expect a record twice",
     ),
 }
 
 
-def refuse(options: Mapping[str, str], *, is_source: bool) -> None:
-    """Settings of the client that break a query, each with the reason and what to use instead."""
-    breaking = _READING if is_source else _WRITING
-    for name in options:
-        bare = name.removeprefix("kafka.")
-        if bare == "bootstrap.servers":
-            raise _refused(name, "the servers are a field of their own", "servers=…")
-        if bare == "failOnDataLoss" and options[name].lower() == "false":
+# option of Spark's connector -> our field
+_FIELDS = {
+    "subscribe": "subscribe", "subscribepattern": "pattern", "assign": "assign", "topic": "topic",
+    "startingoffsets": "starting", "startingtimestamp": "starting",
+    "startingoffsetsbytimestamp": "starting", "endingoffsets": "ending",
+    "endingtimestamp": "ending", "endingoffsetsbytimestamp": "ending",
+    "maxoffsetspertrigger": "max_rows", "minoffsetspertrigger": "min_rows",
+    "maxtriggerdelay": "max_delay", "includeheaders": "headers",
+    "kafka.bootstrap.servers": "servers", "bootstrap.servers": "servers",
+}  # fmt: skip
+_SECRET = re.compile(r"password|jaas|secret|keystore\.key|truststore\.certificates")
+
+
+def refuse(options: Mapping[str, str], *, is_source: bool, is_sink: bool) -> None:
+    """Settings of the client that break a query, each with the reason and what to use instead.
+    Spark takes its options in any case."""
+    breaking = (_READING if is_source else {}) | (_WRITING if is_sink else {})
+    for name, value in options.items():
+        low = name.lower()
+        bare = low.removeprefix("kafka.")
+        if low in _FIELDS:
+            raise _refused(name, "there is a field for it", f"{_FIELDS[low]}=…")
+        if bare == "failondataloss" and value.lower() == "false":
             raise _refused(
                 name,
                 "records that Kafka has deleted before they were read would be left out for good, "
                 "without a word",
-                "`headrace start NAME --accept-gap` after a stop: once, and written down",
+                "`headrace start NAME --accept-gap` after a stop: for one run, and written down",
             )
         if bare in breaking:
             raise _refused(name, *breaking[bare])
-        if not name.startswith("kafka.") and "." in name:
+        if _SECRET.search(bare) and not references.is_in(value):
+            raise _refused(
+                name,
+                "it is a secret, and would stand in every copy of the definition",
+                f'"{name}" = "${{env:NAME}}" or "${{file:PATH}}"',
+            )
+        if not low.startswith("kafka.") and "." in name:
             raise ConnectorError(
                 f"options has {name!r}, which Spark would not pass on.",
                 why="Settings of Kafka's client begin with kafka.",
@@ -157,7 +179,7 @@ class Login:
             found |= {
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.certificate.chain": _text(self.certificate),
-                "ssl.keystore.key": _text(self.key),
+                "ssl.keystore.key": references.remembered(_text(self.key)),
             }
         if self.key_password:
             found["ssl.key.password"] = references.resolve(self.key_password)

@@ -78,7 +78,7 @@ DEFAULTS: tuple[Default, ...] = (
     Default(
         "spark.redaction.regex",
         "(?i)secret|password|passwd|pwd|token|access[.]?key|account[.]?key|api[._]?key"
-        "|routing[._]?key|webhook|jaas|credential|connection[._]?string",
+        "|routing[._]?key|keystore[.]key|webhook|jaas|credential|connection[._]?string",
         "Spark's own pattern misses half of these",
     ),
     Default("spark.driver.host", "127.0.0.1", "listens on loopback only", local_only=True),

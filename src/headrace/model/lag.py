@@ -51,6 +51,7 @@ class QueryLag:
     at: float
     partitions: tuple[PartitionLag, ...] = ()
     catch_up_s: float | None = None  # at the rates of the last minute; None: not in sight
+    is_real_time: bool = False  # it writes down where it is at the end of a batch only
     problem: str | None = None
 
     @property
@@ -92,7 +93,7 @@ class QueryLag:
         partitions = tuple(
             PartitionLag(**{name: one[name] for name in names}) for one in body["partitions"]
         )
-        rest = ("pipeline", "query", "at", "catch_up_s", "problem")
+        rest = ("pipeline", "query", "at", "catch_up_s", "is_real_time", "problem")
         return cls(**{name: body[name] for name in rest}, partitions=partitions)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from headrace.checkpoints import positions
 from headrace.connectors.kafkabroker import Broker
+from headrace.errors import SetupError
 from headrace.model.pipeline import Definition, Query
 from headrace.project import definitions, topics
 from headrace.project.workspace import Workspace
@@ -20,18 +20,22 @@ from headrace.state import desired
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """`first` to before `low` are gone; `low` is None where the whole partition is."""
+    """`first` to before `low` are gone; `low` is None where the whole partition is. `high` below
+    `first`: the topic was made anew, and counts from 0 again."""
 
     query: str
     topic: str
     partition: int
     first: int
     low: int | None
+    high: int = 0
 
     def in_words(self) -> str:
         at = f"{self.query}: {self.topic}, partition {self.partition}"
         if self.low is None:
             return f"{at} does not exist any more (it stood at {self.first:,})"
+        if self.first > self.high:
+            return f"{at} was made anew: it stood at {self.first:,}, now it ends at {self.high:,}"
         return f"{at}: {self.low - self.first:,} records, from {self.first:,} to {self.low - 1:,}"
 
 
@@ -45,7 +49,13 @@ def of_pipeline(work: Workspace, pipeline: str) -> list[Gap]:
 
 
 def _of_query(definition: Definition, query: Query) -> Iterator[Gap]:
-    read = positions.of(Path(query.checkpoint)) if query.checkpoint else {}
+    read = positions.of(query.checkpoint) if query.checkpoint else {}
+    if read is None:
+        raise SetupError(
+            f"What {query.name} has read is not known: its checkpoint is not on this machine.",
+            where=query.checkpoint,
+            slug="checkpoint-elsewhere",
+        )
     for connector in topics.read_by(definition):
         mine = {topic: parts for topic, parts in read.items() if connector.covers(topic)}
         if not mine:
@@ -60,5 +70,5 @@ def _of_query(definition: Definition, query: Query) -> Iterator[Gap]:
                 end = ends.get((topic, partition))
                 if end is None:
                     yield Gap(query.name, topic, partition, first, None)
-                elif end.low > first:
-                    yield Gap(query.name, topic, partition, first, end.low)
+                elif end.low > first or first > end.high:
+                    yield Gap(query.name, topic, partition, first, end.low, end.high)

@@ -71,7 +71,8 @@ def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = T
     notice = NOBODY if found and supervisor is None else None
     if with_edits:
         found = [_with_edits(work, status) for status in found]
-    found = [_with_lag(status, lags.read(work.places), time.time()) for status in found]
+    known, now = lags.read(work.places), time.time()
+    found = [_with_lag(status, known, now) for status in found]
     listens = page.listening(work.places)
     return Overview(supervisor, tuple(found), notice, hints, listens.url if listens else None)
 
@@ -91,11 +92,12 @@ def status_of(work: Workspace, pipeline: str) -> PipelineStatus | None:
     if item is None:
         return None
     is_kept = supervisors.running(work.places) is not None
+    found: PipelineStatus | None = None
     if is_kept:
         with contextlib.suppress(Error), _history(work) as conn:
-            if found := pipelines.read(conn, pipeline):
-                return found
-    return _from_files(work, item, is_kept=is_kept)
+            found = pipelines.read(conn, pipeline)
+    found = found or _from_files(work, item, is_kept=is_kept)
+    return _with_lag(found, lags.read(work.places), time.time())
 
 
 def queries(work: Workspace) -> dict[str, tuple[str, ...]]:
@@ -198,12 +200,13 @@ def _view(work: Workspace, run: str) -> RunView:
 def _with_lag(
     status: PipelineStatus, known: Mapping[tuple[str, str], QueryLag], now: float
 ) -> PipelineStatus:
-    """As the relay has found it: newer than the query's own word, and known while it is down."""
+    """The seconds that the relay has found: newer than the query's own word. Of a real-time query
+    only the end of its batch is known, which says nothing about now."""
     queries = []
     for query in status.queries:
         lag = known.get((status.name, query.name))
-        if lag is not None and lag.is_of(now) and not lag.problem:
-            query = replace(query, lag_rows=lag.records, lag_seconds=lag.seconds)
+        if lag is not None and lag.is_of(now) and not lag.is_real_time:
+            query = replace(query, lag_seconds=lag.seconds)
         queries.append(query)
     return replace(status, queries=tuple(queries))
 

@@ -7,10 +7,10 @@ a broker does, the answer is a QueryLag; what is wrong stands in its `problem`.
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from headrace.checkpoints import positions
 from headrace.checkpoints.positions import Positions
@@ -38,12 +38,14 @@ class Looking:
         self._seen: dict[tuple[str, str], deque[QueryLag]] = {}
         self._kept: dict[tuple[str, str], tuple[float, float | None]] = {}
 
-    def look(self, work: Workspace, now: float) -> list[QueryLag]:
+    def look(self, work: Workspace) -> list[QueryLag]:
         found = []
+        down: dict[str, str] = {}  # a cluster that does not answer is asked once a look
         for definition, query in _queries(work):
-            if not (read := positions.of(Path(query.checkpoint or ""))):
+            read = positions.of(query.checkpoint or "")
+            if read == {}:
                 continue
-            one = self._of_query(definition, query, read, now)
+            one = self._of_query(definition, query, read, down)
             seen = self._seen.setdefault((one.pipeline, one.query), deque(maxlen=LOOKS))
             seen.append(one)
             found.append(replace(one, catch_up_s=lag.catch_up_s(tuple(seen))))
@@ -55,17 +57,27 @@ class Looking:
         self._brokers.clear()
 
     def _of_query(
-        self, definition: Definition, query: Query, read: Positions, now: float
+        self, definition: Definition, query: Query, read: Positions | None, down: dict[str, str]
     ) -> QueryLag:
-        told = QueryLag(definition.pipeline, query.name, now)
+        is_real_time = query.trigger.get("kind") == "real-time"
+        told = QueryLag(definition.pipeline, query.name, time.time(), is_real_time=is_real_time)
+        if read is None:
+            return replace(told, problem="its checkpoint is not on a disk of this machine")
         partitions: list[PartitionLag] = []
-        try:
-            for connector in topics.read_by(definition):
+        for connector in topics.read_by(definition):
+            try:
                 mine = {t: read.pop(t) for t in list(read) if connector.covers(t)}
-                partitions += self._of_topics(connector, mine, now) if mine else []
-        except Error as exc:
-            self.close()  # the next look begins anew
-            return replace(told, problem=f"{exc.what} {exc.why or ''}".strip())
+                if mine and connector.servers not in down:
+                    partitions += self._of_topics(connector, mine, told.at)
+            except Error as exc:
+                self.close()  # the next look begins anew
+                down[connector.servers] = f"{exc.what} {exc.why or ''}".strip()
+            if connector.servers in down:
+                return replace(told, problem=down[connector.servers])
+        anew = [f"{one.topic} {one.partition}" for one in partitions if one.next > one.high]
+        if anew or read:
+            words = f"made anew: {', '.join(anew)}" if anew else f"not known: {', '.join(read)}"
+            return replace(told, problem=f"topics {words}")
         return replace(told, partitions=tuple(partitions))
 
     def _of_topics(self, connector: Kafka, mine: Positions, now: float) -> Iterator[PartitionLag]:

@@ -11,7 +11,6 @@ import logging
 import os
 import select
 import sys
-import time
 from pathlib import Path
 
 from headrace import config, logs
@@ -47,11 +46,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def look(looking: Looking, work: Workspace) -> None:
-    found = looking.look(work, time.time())
+    found = looking.look(work)
     problems = {one.problem for one in found if one.problem}
     for problem in sorted(problems):
         logger.warning("%s", problem)
-    lags.write(work.places, found)
+    try:
+        lags.write(work.places, found)
+    except OSError as exc:
+        logger.warning("lag.json cannot be written: %s", exc)
 
 
 def _is_alone(within_s: float) -> bool:

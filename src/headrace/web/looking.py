@@ -22,7 +22,7 @@ from headrace.model.pipeline import Definition
 from headrace.model.status import PipelineStatus
 from headrace.project import alerting, definitions, records, why
 from headrace.project.workspace import Workspace, known_pipeline
-from headrace.state import desired
+from headrace.state import desired, lags
 from headrace.store import alerts as stored_alerts
 from headrace.store import audit as book
 from headrace.store import db, progress
@@ -63,6 +63,7 @@ def pipeline(visit: Visit) -> dict[str, Any]:
         "deployed": item.to_json() if item else None,
         "graph": graph(definition, answer.status) if definition else None,
         "verdicts": _verdicts(visit, work, answer.status),
+        "lag": [one.to_json() for (of, _), one in lags.read(work.places).items() if of == name],
         "versions": records.versions(work, name),
         "runs": _runs(visit, name),
         "alerts": _alerts(visit, name),

@@ -41,7 +41,7 @@ ENTRIES = (
         what="Records that were not read yet are gone from Kafka[: topic {topic}].",
         why="They were deleted by retention, or the topic was deleted.",
         fix="`headrace why NAME` says how many are gone. Look whether they can be had elsewhere, "
-        "and raise the topic's retention. To go on without them, once: `headrace start NAME "
+        "and raise the topic's retention. To go on without them: `headrace start NAME "
         "--accept-gap`.",
     ),
     Entry(

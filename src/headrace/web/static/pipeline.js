@@ -69,7 +69,30 @@ function queries(seen) {
     { name: "rows in / out", number: true, get: (q) => `${number(q.rows_in)} / ${number(q.rows_out)}` },
     { name: "late", number: true, get: (q) => number(q.late_rows) },
   ];
-  return [table(columns, seen.pipeline.queries, "No query runs now."), ...slowness(seen)];
+  return [table(columns, seen.pipeline.queries, "No query runs now."), ...behind(seen), ...slowness(seen)];
+}
+
+/** How far behind in a broker's topics, by the relay's last look; also while nothing runs. */
+function behind(seen) {
+  if (!seen.lag.length) return [];
+  const known = (seconds) => (seconds === null ? "–" : span(seconds));
+  const parts = (one) => h("details", { id: `parts-${one.query}` }, h("summary", {}, `${one.partitions.length} partitions`),
+    table([
+      { name: "partition", get: (p) => `${p.topic} ${p.partition}` },
+      { name: "next", number: true, get: (p) => number(p.next) },
+      { name: "ends at", number: true, get: (p) => number(p.high) },
+      { name: "behind", number: true, get: (p) => number(Math.max(0, p.high - Math.max(p.next, p.low))) },
+      { name: "oldest waits", number: true, get: (p) => known(p.waits_s) },
+    ], one.partitions, ""));
+  return [h("h2", {}, "Behind in Kafka"), table([
+    { name: "query", get: (one) => h("b", {}, one.query) },
+    { name: "records", number: true, get: (one) => (one.records === null ? "–" : number(one.records)) },
+    { name: "oldest waits", number: true, get: (one) => known(one.seconds) },
+    { name: "caught up in", number: true, get: (one) => (one.records ? known(one.catch_up_s) : "–") },
+    { name: "lost in", number: true, get: (one) => known(one.loss_in_s) },
+    { name: "looked", get: (one) => ago(one.at, seen.at) },
+    { name: "", get: (one) => one.problem ? h("span", { class: "bad" }, one.problem) : one.gone ? h("span", { class: "bad" }, `${number(one.gone)} records are gone before they were read`) : [one.is_real_time ? "as of its last batch " : "", parts(one)] },
+  ], seen.lag, "")];
 }
 
 /** One verdict a query: what takes its time, what would help, and how much. */

@@ -1,0 +1,34 @@
+"""Where a query stands in its topics, from files of a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.checkpoints import positions
+
+
+def checkpoint(folder: Path, *sources: str) -> Path:
+    for name, text in (("offsets", "\n".join(["v1", "{}", *sources])), ("commits", "v1\n{}")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "3").write_text(text)
+    (folder / "offsets" / "4").write_text('v1\n{}\n{"logs":{"0":99}}')  # planned, not done
+    return folder
+
+
+def test_it_is_the_last_batch_that_is_done(tmp_path: Path) -> None:
+    made = checkpoint(tmp_path / "c", '{"logs":{"0":10,"1":7}}', '{"other":{"0":1}}')
+
+    expected = {"logs": {0: 10, 1: 7}, "other": {0: 1}}
+    assert positions.of(str(made)) == expected
+    assert positions.of(made.as_uri()) == expected
+
+
+def test_other_sources_and_what_is_no_json_are_left_out(tmp_path: Path) -> None:
+    made = checkpoint(tmp_path / "c", '{"logOffset":3}', "-", "17", '{"a":', '{"s":{"x":1}}')
+
+    assert positions.of(str(made)) == {}
+
+
+def test_no_checkpoint_yet_is_nothing_and_one_elsewhere_is_not_known(tmp_path: Path) -> None:
+    assert positions.of(str(tmp_path / "none")) == {}
+    assert positions.of("s3a://bucket/checkpoints/p/q/v1") is None
