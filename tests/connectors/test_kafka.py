@@ -238,7 +238,7 @@ def test_a_password_is_resolved_for_both_clients_and_kept_as_its_reference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SECRET", 'a"b\\c')
-    found = kafka(SERVERS, subscribe="t", ca="ca.pem", user="u", password="${env:SECRET}")  # noqa: S106
+    found = kafka(SERVERS, subscribe="t", tls=True, user="u", password="${env:SECRET}")  # noqa: S106
 
     java = found._client()
     assert java["kafka.security.protocol"] == "SASL_SSL"
@@ -248,6 +248,7 @@ def test_a_password_is_resolved_for_both_clients_and_kept_as_its_reference(
 
 
 def test_mutual_tls_needs_certificate_and_key(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("CA")
     (tmp_path / "c.pem").write_text("CERT")
     (tmp_path / "k.pem").write_text("KEY")
 
@@ -260,11 +261,11 @@ def test_mutual_tls_needs_certificate_and_key(tmp_path: Path) -> None:
 
 
 def test_a_pem_file_that_is_not_there_is_told() -> None:
-    found = kafka(SERVERS, subscribe="t", ca="ca.pem", certificate="/no/c.pem", key="/no/k.pem")
-
-    with pytest.raises(ConnectorError) as caught:
-        found._client()
-    assert "/no/c.pem" in str(caught.value)
+    for fields in ({"ca": "/no/f.pem"}, {"certificate": "/no/f.pem", "key": "/no/k.pem"}):
+        found = kafka(SERVERS, subscribe="t", **fields)
+        for ask in (found._client, found.client):
+            with pytest.raises(ConnectorError, match=r"/no/f\.pem cannot be read"):
+                ask()
 
 
 def test_scram_is_a_mechanism_and_a_slip_of_the_pen_is_told(

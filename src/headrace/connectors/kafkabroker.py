@@ -89,7 +89,7 @@ class Broker:
         known = self.topics()
         one = self._connector
         if one.pattern:
-            return {name: parts for name, parts in known.items() if one.matches(name)}
+            return {name: known[name] for name in sorted(known) if one.matches(name)}
         names = one.subscribe or tuple(one.assign) or ((one.topic,) if one.topic else ())
         for name in names:
             if name not in known:

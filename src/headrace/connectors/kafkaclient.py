@@ -174,6 +174,7 @@ class Login:
             return {}
         found = {"security.protocol": self.protocol}
         if self.ca:
+            _text(self.ca)  # Java would say so in the middle of a trace
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca}
         if self.certificate and self.key:
             found |= {
@@ -203,6 +204,7 @@ class Login:
             ("ssl.key.location", self.key),
         ):
             if path:
+                _text(path)  # librdkafka would not say which file it is
                 found[name] = path
         if self.key_password:
             found["ssl.key.password"] = references.resolve(self.key_password)
