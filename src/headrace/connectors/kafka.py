@@ -115,6 +115,7 @@ class Kafka(Connector):
             raise ConnectorError(
                 f"pattern={self.pattern!r} cannot be looked up: {exc}.",
                 why="Spark reads it by Java's rules, Headrace by Python's.",
+                fix="Write it with what both know: letters, [classes], ., *, +, ?, |, (groups).",
                 slug="bad-option",
             ) from exc
 

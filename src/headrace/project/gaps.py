@@ -54,6 +54,7 @@ def _of_query(definition: Definition, query: Query) -> Iterator[Gap]:
         raise SetupError(
             f"What {query.name} has read is not known: its checkpoint is not on this machine.",
             where=query.checkpoint,
+            fix="compare its newest file in offsets/ with the broker by hand",
             slug="checkpoint-elsewhere",
         )
     for connector in topics.read_by(definition):

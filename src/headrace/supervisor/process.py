@@ -167,6 +167,7 @@ def detach(command: Sequence[str], cwd: Path, log: Path) -> Process:
             f"{command[0]} ended at once.",
             why=tail_of(log).strip() or "it left no words",
             where=str(log),
+            fix="look into that log, mend what it says, and run the same again",
             slug="process-ended",
         )
     return found
