@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings, near, parse_duration
 from headrace.connectors import alertlines, wholefile
 from headrace.connectors import columns as named
+from headrace.connectors.alerttopic import AlertTopic, Owner, home, topic_of
 from headrace.connectors.connector import Connector, given_folder, require, started
 from headrace.errors import ConnectorError
 from headrace.model.alerts import SEVERITIES, AlertRow
@@ -41,6 +42,8 @@ class Alert(Connector):
     resolve_after: float | None = None
     at: str | None = None
     path: str | None = None
+    topic: Mapping[str, Any] = field(default_factory=dict)  # [alerts]
+    owner: Owner | None = None
 
     kind: ClassVar[str] = "alert"
     is_sink: ClassVar[bool] = True
@@ -48,13 +51,29 @@ class Alert(Connector):
     delivery: ClassVar[str] = "exactly-once"
     delivery_why: ClassVar[str] = "the supervisor takes the rows of a batch once"
 
+    @property
+    def can_real_time(self) -> bool:  # type: ignore[override]
+        return bool(self.topic)
+
+    def in_real_time(self) -> AlertTopic:
+        return AlertTopic(self, topic_of(self.topic), self.owner or Owner("", "", ""))
+
+    def lacks_for_real_time(self) -> str | None:
+        return None if self.topic else "[alerts] in headrace.toml, the topic for alert rows"
+
     def of_query(self, settings: Settings, pipeline: str, query: str) -> Alert:
-        return replace(self, path=str(Places(settings.state).alert_rows / pipeline / query))
+        path = str(Places(settings.state).alert_rows / pipeline / query)
+        owner = Owner(home(settings), pipeline, query)
+        return replace(self, path=path, topic=settings.alerts, owner=owner)
 
     def fields(self) -> dict[str, Any]:
-        out = super().fields()
-        out.pop("path", None)  # nobody is to read there but the supervisor
-        return out
+        """Without what Headrace gave it: nobody is to read there but the supervisor."""
+        given = ("path", "topic", "owner")
+        return {name: value for name, value in super().fields().items() if name not in given}
+
+    @property
+    def shape(self) -> alertlines.Shape:
+        return alertlines.Shape(self.key, self.title, self.severity, self.resolve_after, self.at)
 
     def shaped(self, frame: DataFrame) -> DataFrame:
         """With the column `resolved`: by `clear`, else the query's own, else never."""
@@ -103,8 +122,7 @@ class Alert(Connector):
 
     def lines(self, frame: DataFrame, batch: alertlines.Batch) -> list[AlertRow]:
         table, is_more = named.bounded(frame, ALERT_ROWS_MAX, by=self.at)
-        shape = alertlines.Shape(self.key, self.title, self.severity, self.resolve_after, self.at)
-        found = alertlines.lines(alertlines.rows_of(table), shape, batch)
+        found = alertlines.lines(alertlines.rows_of(table), self.shape, batch)
         return [*found, alertlines.left_out(batch, ALERT_ROWS_MAX)] if is_more else found
 
 

@@ -82,6 +82,14 @@ class Connector:
         """The same, as a source that leaves out records that are gone instead of stopping."""
         return self
 
+    def in_real_time(self) -> Connector:
+        """The same as the sink of a real-time query."""
+        return self
+
+    def lacks_for_real_time(self) -> str | None:
+        """What a setting would have to say for it to be one; None: nothing, or it never can."""
+        return None
+
     def of_query(self, settings: Settings, pipeline: str, query: str) -> Connector:
         """The same as the sink of this query: with the folder that Headrace keeps for it."""
         return self

@@ -35,6 +35,14 @@ class Ends:
         return self.high - self.low
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    partition: int
+    offset: int
+    at: float  # seconds
+    value: bytes
+
+
 class Broker:
     """A connection; a context manager. `servers` is for messages only."""
 
@@ -149,6 +157,35 @@ class Broker:
         kind, at = message.timestamp()
         return at / 1000 if kind != kafka.TIMESTAMP_NOT_AVAILABLE else None
 
+    def identity(self, topic: str) -> str:
+        """One made anew under the same name is another one."""
+        kafka = _client()
+        asked = self._admin().describe_topics(
+            kafka.TopicCollection([topic]), request_timeout=self._within_s
+        )
+        id_ = self._asked(asked[topic].result).topic_id
+        return f"{id_.get_most_significant_bits():x}-{id_.get_least_significant_bits():x}"
+
+    def follow(self, topic: str, starts: Mapping[int, int]) -> None:
+        """From here on `next` gives the records of these partitions, from these places on."""
+        kafka = _client()
+        wish = [kafka.TopicPartition(topic, number, at) for number, at in starts.items()]
+        self._asked(lambda: self._consumer.assign(wish))
+
+    def next(self, within_s: float, most: int = 500) -> list[Record]:
+        """The records that are there, at once; [] if none comes within this time."""
+        first = self._asked(lambda: self._consumer.poll(within_s))
+        if first is None:
+            return []
+        more = self._asked(lambda: self._consumer.consume(most - 1, 0))
+        found = []
+        for one in (first, *more):
+            if one.error() is not None:
+                raise self._failed(one.error())
+            at = one.timestamp()[1] / 1000
+            found.append(Record(one.partition(), one.offset(), at, one.value() or b""))
+        return found
+
     def kept_s(self, topic: str) -> float | None:
         """How long the topic keeps a record; None: for ever, or this login is not told."""
         from confluent_kafka.admin import ConfigResource, ResourceType
@@ -233,6 +270,20 @@ def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
             why=words,
             fix="Grant it: READ and DESCRIBE on the topic to read, WRITE and DESCRIBE to write.",
             slug="kafka-acl",
+        )
+    if code in (known.UNKNOWN_TOPIC_OR_PART, known._UNKNOWN_TOPIC, known._UNKNOWN_PARTITION):
+        return ConnectorError(
+            f"A topic or partition is not there any more on {servers}.",
+            why=words,
+            fix="Look whether somebody deleted it; one made anew is read from its beginning.",
+            slug="kafka-no-topic",
+        )
+    if code == known._AUTO_OFFSET_RESET:
+        return ConnectorError(
+            f"{servers} has deleted records before they were read.",
+            why=words,
+            fix="Let the topic keep records longer (retention.ms).",
+            slug="kafka-gone",
         )
     return SetupError(
         f"{servers} does not answer.",

@@ -249,6 +249,17 @@ def unbounded_state(node: GraphNode, why: str) -> DefinitionError:
     )
 
 
+def not_yet_real_time(node: GraphNode, lacks: str) -> DefinitionError:
+    """A warning: it runs, but slower than it was meant to."""
+    return DefinitionError(
+        f"{node.name!r} runs by its otherwise, not in real time: there is no {lacks}.",
+        why="Its rows would wait for the end of a batch.",
+        where=node.place,
+        fix='[alerts]\n  servers = "HOST:PORT"',
+        slug="not-yet-real-time",
+    )
+
+
 def _toys(node: GraphNode, used: Mapping[str, Connector | None]) -> list[DefinitionError]:
     return [
         DefinitionError(

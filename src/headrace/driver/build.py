@@ -11,7 +11,7 @@ import logging
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.config import Settings
@@ -101,15 +101,20 @@ def _all_planned(work: Frames) -> Built:
 
 def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -> Planned:
     """A query with everything that is known about it; raises what is wrong with it."""
-    frame = work.shaped(node)
+    work.frame(node.name)  # by then it is known what it reads
     sources = work.sources_of(node.name) or {"its own": None}
+    trigger, mode = _trigger(node, sources)
+    if isinstance(trigger, triggers.RealTime):
+        node = replace(node, sink=node.sink.in_real_time())
+    elif _could_be_real_time(node, sources) and (lacks := node.sink.lacks_for_real_time()):
+        warnings.append(checks.not_yet_real_time(node, lacks).as_dict())
+    frame = work.shaped(node)
     problems: list[Error] = list(
         checks.connector_problems(node, sources, production=work.settings.production)
     )
     if wrong := checks.column_problem(node, frame.dtypes):
         problems.append(wrong)
     remembered = analyse.operators(work.spark, frame) if work.streaming else []
-    trigger, mode = _trigger(node, sources)
     if isinstance(trigger, triggers.RealTime) and work.streaming:
         problems += checks.real_time_problems(
             node,
@@ -192,13 +197,19 @@ def _trigger(
     connectors = list(sources.values())
     chosen = node.trigger
     if isinstance(chosen, triggers.RealTime):
-        if node.sink.can_real_time and all(c is not None and c.can_real_time for c in connectors):
+        if node.sink.can_real_time and _could_be_real_time(node, sources):
             return chosen, "update"
         chosen = chosen.otherwise
     if chosen is None:
         polled = all(c is not None and c.is_polled for c in connectors)
         chosen = triggers.Every(1.0) if polled else triggers.AsFast()
     return chosen, node.mode
+
+
+def _could_be_real_time(node: GraphNode, sources: Mapping[str, Connector | None]) -> bool:
+    """As far as its sources go."""
+    is_wish = isinstance(node.trigger, triggers.RealTime)
+    return is_wish and all(c is not None and c.can_real_time for c in sources.values())
 
 
 def _pickle_by_value(graph: Graph) -> None:

@@ -1,6 +1,7 @@
 """An alert's nouns: how grave it may be, and a line of the file in which a driver hands rows over.
 
-Lines are written by `connectors/alert.py`, one file a batch, and taken by `supervisor/taking.py`.
+Lines are written by `connectors/alert.py`, one file a batch, and taken by `supervisor/taking.py`;
+rows of real-time queries come by a topic instead (`relay/alerting.py`).
 Invariant: `from_line` gives a whole row or raises ValueError, whatever stands in the file.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SEVERITIES = ("info", "warning", "error", "critical")  # the least grave first
@@ -55,6 +56,32 @@ class AlertRow:
         if wrong:
             raise ValueError(f"{wrong[0]} cannot be {known.get(wrong[0])!r:.80}")
         return cls(**{**known, "key": tuple(known["key"])})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A row of the alerts topic. One with the same `twin` was sent twice; None: it has none."""
+
+    pipeline: str
+    query: str
+    row: AlertRow
+    twin: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ByTopic:
+    """A query whose alert rows come by a topic: since when somebody looks there, until when all
+    of them were taken, and what is wrong, in words."""
+
+    pipeline: str
+    query: str
+    topic: str
+    since: float
+    until: float | None = None
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def _is_text(value: object) -> bool:

@@ -64,6 +64,10 @@ class Places:
         return self.state / "lag.json"
 
     @property
+    def alert_topics(self) -> Path:  # whose rows come by a topic: model.alerts.ByTopic
+        return self.state / "alerttopics.json"
+
+    @property
     def relay_log(self) -> Path:
         return self.state / "relay.log"
 

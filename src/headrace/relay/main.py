@@ -16,6 +16,7 @@ from pathlib import Path
 from headrace import config, logs
 from headrace.errors import Error
 from headrace.project.workspace import Workspace, open_workspace
+from headrace.relay.alerting import Alerting
 from headrace.relay.looking import Looking
 from headrace.state import lags
 
@@ -32,16 +33,19 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logs.configure()
     os.nice(NICE)
-    looking = Looking()
+    looking, alerting = Looking(), Alerting()
     try:
         while True:
-            look(looking, open_workspace(given.project, given.profile))
+            work = open_workspace(given.project, given.profile)
+            alerting.tick(work)
+            look(looking, work)
             if _is_alone(LOOK_S):
                 return 0
     except Error as exc:
         sys.stderr.write(f"{exc}\n")
         return exc.exit_code
     finally:
+        alerting.close()
         looking.close()
 
 

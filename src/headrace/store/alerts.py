@@ -1,6 +1,7 @@
 """Alerts in alerts.db: opened once, resolved once, one row an episode.
 
-Written by the supervisor (rules, files of alert rows), read by the page and `alerts list`.
+Written by the supervisor (rules, files of alert rows) and, for rows that come by a topic, by the
+relay (`store/alerttopics.py`); read by the page and `alerts list`.
 Invariant, kept by a unique index: at most one open row a key. The rows of a batch are taken in one
 transaction with its number, so that a batch seen again changes nothing.
 """
@@ -104,17 +105,21 @@ def take(
         if taken is not None and batch <= taken["batch"]:
             return []
         for row in rows:
-            key = key_of(pipeline, query, row)
-            if row.resolved:
-                changes += _resolved(conn, "key = ?", (key,), row.at)
-            elif _add(conn, key, pipeline, query, row):
-                changes.append(Change(True, key, row.title))
+            changes += applied(conn, pipeline, query, row)
         conn.execute(
             "INSERT INTO taken_batches (query_id, batch, at) VALUES (?, ?, ?)"
             " ON CONFLICT (query_id) DO UPDATE SET batch = excluded.batch, at = excluded.at",
             (id_, batch, at),
         )
     return changes
+
+
+def applied(conn: db.Store, pipeline: str, query: str, row: AlertRow) -> list[Change]:
+    """What a row does to its alert; inside a transaction."""
+    key = key_of(pipeline, query, row)
+    if row.resolved:
+        return _resolved(conn, "key = ?", (key,), row.at)
+    return [Change(True, key, row.title)] if _add(conn, key, pipeline, query, row) else []
 
 
 def key_of(pipeline: str, query: str, row: AlertRow) -> str:

@@ -123,6 +123,19 @@ _ALERTS_2: Step = (
         query_id TEXT PRIMARY KEY, batch INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID""",
 )
 
+_ALERTS_3: Step = (
+    # Up to where the topic of alert rows was taken, rows that were (some are sent twice), and what
+    # they changed, until the supervisor has told of it.
+    """CREATE TABLE topic_positions (
+        topic TEXT NOT NULL, partition INTEGER NOT NULL, next INTEGER NOT NULL, at REAL NOT NULL,
+        PRIMARY KEY (topic, partition))""",
+    "CREATE TABLE topic_rows (twin TEXT PRIMARY KEY, at REAL NOT NULL)",
+    "CREATE INDEX topic_rows_by_time ON topic_rows (at)",
+    """CREATE TABLE topic_changes (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, pipeline TEXT NOT NULL, is_opened INTEGER NOT NULL,
+        key TEXT NOT NULL, title TEXT NOT NULL, at REAL NOT NULL)""",
+)
+
 HISTORY = Schema(
     name="history",
     application_id=0x48445231,  # "HDR1"
@@ -145,7 +158,7 @@ HISTORY = Schema(
 ALERTS = Schema(
     name="alerts",
     application_id=0x48445232,  # "HDR2"
-    steps=(_ALERTS_1, _ALERTS_2),
-    tables=frozenset({"alerts", "taken_batches"}),
+    steps=(_ALERTS_1, _ALERTS_2, _ALERTS_3),
+    tables=frozenset({"alerts", "taken_batches", "topic_positions", "topic_rows", "topic_changes"}),
     disposable=False,
 )

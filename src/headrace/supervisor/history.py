@@ -19,7 +19,17 @@ from headrace.model.places import Places
 from headrace.model.requests import Request
 from headrace.model.runs import Exit, RunSpec
 from headrace.model.status import PipelineStatus
-from headrace.store import alerts, audit, db, events, pipelines, progress, retention, runs
+from headrace.store import (
+    alerts,
+    alerttopics,
+    audit,
+    db,
+    events,
+    pipelines,
+    progress,
+    retention,
+    runs,
+)
 from headrace.supervisor.situation import OpenAlert
 
 logger = logging.getLogger(__name__)
@@ -29,6 +39,7 @@ Worked = Callable[[str, str], float | None]  # pipeline, query -> until when it 
 Resolved = tuple[str, alerts.Change]  # with the pipeline
 
 REOPEN_S = 15.0  # a locked file costs a wait of seconds each time it is tried
+CHANGES_AT_ONCE = 200
 STORE_ALERT = "store:history.db"
 
 
@@ -126,6 +137,11 @@ class History:
         write = partial(alerts.take, pipeline=pipeline, query=query, rows=rows, at=at)
         return self._files["alerts"].use(now, write)
 
+    def changed_by_topics(self, now: float) -> list[tuple[str, float, alerts.Change]]:
+        """What rows that came by a topic have changed since the last time."""
+        read = partial(alerttopics.changed, most=CHANGES_AT_ONCE)
+        return self._files["alerts"].use(now, read) or []
+
     def resolve_due(self, worked_until: Worked, at: float, now: float) -> list[Resolved]:
         """Alerts whose time is up and whose query is known to have worked until then."""
 
@@ -142,6 +158,7 @@ class History:
         self._write(now, lambda conn: retention.prune(conn, at))
         self._files["alerts"].use(now, lambda conn: retention.prune_alerts(conn, at))
         self._files["alerts"].use(now, lambda conn: alerts.forget_taken(conn, at))
+        self._files["alerts"].use(now, lambda conn: alerttopics.forget(conn, at))
 
     def tell_of_itself(self, at: float, now: float) -> None:
         """One alert while history cannot be written, resolved when it can."""

@@ -19,6 +19,7 @@ from headrace.model.alerts import AlertRow
 from headrace.model.places import Places
 from headrace.store.alerts import Change
 from headrace.supervisor.history import History, Worked
+from headrace.supervisor.topics import TopicWatch
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Taking:
         self._folder = places.alert_rows
         self._history = history
         self._wall = wall
+        self._topics = TopicWatch(places, history, wall)
         self._due = 0.0
 
     def take(self, worked_until: Worked, now: float) -> None:
@@ -55,10 +57,13 @@ class Taking:
         if now < self._due:
             return
         self._due = now + TAKE_S
+        self._topics.tell(self._tell, now)
+        self._topics.watch(now)
         waiting = in_turn(left(self._folder))
         if self._take(waiting[:FILES_PER_TICK], now) and len(waiting) <= FILES_PER_TICK:
             # Only now: a row that still waits may say that it is not over.
-            for pipeline, change in self._history.resolve_due(worked_until, self._wall(), now):
+            known = self._topics.bounded(worked_until)
+            for pipeline, change in self._history.resolve_due(known, self._wall(), now):
                 self._tell(pipeline, change, now)
         if len(waiting) > FILES_PER_TICK:
             self._due = now
@@ -106,10 +111,10 @@ class Taking:
                 self._tell(one.pipeline, Change(is_opened, "", words), now)
         return True
 
-    def _tell(self, pipeline: str, change: Change, now: float) -> None:
+    def _tell(self, pipeline: str, change: Change, now: float, at: float | None = None) -> None:
         kind = "alert_opened" if change.is_opened else "alert_resolved"
         logger.info("%s: %s", kind, change.title, extra={"pipeline": pipeline})
-        self._history.event(self._wall(), pipeline, None, kind, change.title, now)
+        self._history.event(at or self._wall(), pipeline, None, kind, change.title, now)
 
 
 def left(folder: Path) -> list[Left]:

@@ -1,0 +1,80 @@
+"""The supervisor's part in alert rows that come by a topic: it tells what the relay has changed,
+and opens an alert of its own when nobody takes the rows any more.
+
+Owned by `taking.py`. Invariant: an alert that is over by itself is not resolved while rows of its
+query may wait in the topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from headrace.model.alerts import ByTopic
+from headrace.model.places import Places
+from headrace.model.runs import Wanted
+from headrace.state import alerttopics, desired
+from headrace.store.alerts import Change
+from headrace.supervisor.history import History, Worked
+from headrace.supervisor.situation import OpenAlert
+
+LATE_S = 60.0  # a broker that is started anew is back by then
+RULE = "alert-rows"
+
+logger = logging.getLogger(__name__)
+
+Tell = Callable[[str, Change, float, float], None]  # pipeline, change, now, at
+
+
+class TopicWatch:
+    def __init__(self, places: Places, history: History, wall: Callable[[], float]) -> None:
+        self._places = places
+        self._history = history
+        self._wall = wall
+        self._since = wall()  # what the file says of the time before is an earlier relay's
+
+    def tell(self, tell: Tell, now: float) -> None:
+        for pipeline, at, change in self._history.changed_by_topics(now):
+            tell(pipeline, change, now, at)
+
+    def watch(self, now: float) -> None:
+        """One alert a query whose rows nobody takes, resolved when they are taken again."""
+        topics = alerttopics.read(self._places)
+        waiting = late(topics, self._since, self._wall())
+        opened = {key for key in self._history.open_keys(now) if key.startswith(f"{RULE}:")}
+        for key, (by, title) in waiting.items():
+            if key not in opened and self._should_run(by.pipeline):
+                alert = OpenAlert(key, RULE, title, "error", by.query)
+                self._history.open_alert(by.pipeline, alert, self._wall(), now)
+        for key in opened - waiting.keys():
+            self._history.resolve_alert(key, self._wall(), now)
+
+    def bounded(self, worked_until: Worked) -> Worked:
+        """Until when a query is known to have worked, and its rows to have been taken."""
+        return partial(_until, worked_until, alerttopics.read(self._places))
+
+    def _should_run(self, pipeline: str) -> bool:
+        wanted = desired.read(self._places, pipeline)
+        return wanted is not None and wanted.wanted == Wanted.RUNNING
+
+
+def late(
+    topics: Mapping[tuple[str, str], ByTopic], since: float, at: float
+) -> dict[str, tuple[ByTopic, str]]:
+    """By the key of its alert: whose rows have waited too long, and its title. Pure."""
+    found = {}
+    for by in topics.values():
+        waits_s = at - max(by.until or by.since, since)
+        if waits_s > LATE_S:
+            why = by.problem or "the relay says nothing (relay.log)"
+            title = f"Alert rows of {by.query} wait in the topic {by.topic}: {why}"
+            found[f"{RULE}:{by.pipeline}:{by.query}"] = (by, title)
+    return found
+
+
+def _until(
+    worked_until: Worked, topics: Mapping[tuple[str, str], ByTopic], pipeline: str, query: str
+) -> float | None:
+    until, by = worked_until(pipeline, query), topics.get((pipeline, query))
+    return until if until is None or by is None else min(until, by.until or 0.0)

@@ -1,0 +1,88 @@
+"""Records of the alerts topic: what `opened` makes of them, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace.connectors import alerttopic
+from headrace.errors import ConnectorError
+
+HOME = "h"
+
+
+def record(
+    row: dict[str, Any], *, resolved: bool = False, at: str | None = "at", **about: Any
+) -> bytes:
+    shape = {"key": ["c"], "title": "Cluster {c}: load {load:.1f}", "severity": "critical",
+             "resolve_after_s": None, "at": at}  # fmt: skip
+    owner = {"home": HOME, "pipeline": "metrics", "query": "hot"}
+    said = json.dumps({"owner": owner, "shape": shape, **about})
+    return json.dumps({"about": said, "resolved": resolved, "row": row}).encode()
+
+
+ROW = {"c": 4, "load": 99.25, "at": "2026-11-16T10:00:01.500Z"}
+
+
+def test_a_record_says_all_about_its_row() -> None:
+    found = alerttopic.opened(record(ROW), 1000.0, HOME)
+
+    assert found is not None
+    assert (found.pipeline, found.query) == ("metrics", "hot")
+    assert (found.row.key, found.row.title) == (("4",), "Cluster 4: load 99.2")
+    assert found.row.at == 1794823201.5
+    assert found.row.told_at == 1000.0
+    assert not found.row.resolved
+
+
+def test_a_row_that_was_sent_twice_is_known_by_its_moment() -> None:
+    def twin(value: bytes) -> str | None:
+        found = alerttopic.opened(value, 1.0, HOME)
+        assert found is not None
+        return found.twin
+
+    assert twin(record(ROW)) == twin(record(ROW)) is not None
+    assert twin(record(ROW)) != twin(record(ROW, resolved=True))
+    assert twin(record(ROW, at=None)) is None
+
+
+def test_rows_of_another_project_are_left_to_it() -> None:
+    assert alerttopic.opened(record(ROW), 1.0, "other") is None
+
+
+def test_an_odd_moment_costs_the_moment_not_the_row() -> None:
+    found = alerttopic.opened(record({**ROW, "at": "yesterday"}), 1000.0, HOME)
+
+    assert found is not None
+    assert found.row.at == 1000.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"", b"no json", b"[]", b"{}", b'{"about": "{}"}', b'{"about": 1}', b"\xff\xfe",
+        record({"load": 1.0}),  # no key
+        record(ROW, shape={"key": ["c"], "title": "t", "severity": "loud"}),
+        record(ROW, shape={"key": ["c"], "title": "t", "colour": "red"}),
+        b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_what_is_no_row_is_refused_with_a_reason(value: bytes) -> None:
+    with pytest.raises(ValueError) as refused:
+        alerttopic.opened(value, 1.0, HOME)
+
+    assert str(refused.value)
+
+
+def test_a_bad_table_of_settings_says_what_it_has_to_hold() -> None:
+    with pytest.raises(ConnectorError) as unknown:
+        alerttopic.topic_of({"server": "x:1"})
+    with pytest.raises(ConnectorError) as both:
+        alerttopic.topic_of({"servers": "x:1", "subscribe": "a"})
+
+    assert unknown.value.code == "bad-alerts"
+    assert "servers" in str(unknown.value.fix)
+    assert both.value.where == "[alerts]"
+    assert alerttopic.topic_of({"servers": "x:1"}).topic == "headraceAlerts"

@@ -1,0 +1,90 @@
+"""Alert rows by a topic, in the store: all or none, once, and told of once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headrace.connectors import alertlines
+from headrace.errors import StoreError
+from headrace.model.alerts import TopicRow
+from headrace.store import alerts, alerttopics, aside, db
+
+SHAPE = alertlines.Shape(("c",), "Cluster {c}", "critical", None, "at")
+
+
+@pytest.fixture
+def conn(tmp_path: Path) -> Iterator[db.Store]:
+    with closing(db.open_alerts(tmp_path / "alerts.db")) as found:
+        yield found
+
+
+def row(cluster: int, *, resolved: bool = False, twin: str | None = None) -> TopicRow:
+    given = {"c": cluster, "at": None, "resolved": resolved}
+    (made,) = alertlines.lines([given], SHAPE, alertlines.Batch("topic", 0, 100.0))
+    return TopicRow("metrics", "hot", made, twin)
+
+
+def counts(conn: db.Store) -> dict[str, int]:
+    return {one.title: one.count for one in alerts.listed(conn, "open")}
+
+
+def test_rows_open_count_and_resolve_and_the_place_goes_with_them(conn: db.Store) -> None:
+    alerttopics.take(conn, "t", [row(1), row(1), row(2)], {0: 3}, 100.0)
+    assert counts(conn) == {"Cluster 1": 2, "Cluster 2": 1}
+
+    alerttopics.take(conn, "t", [row(1, resolved=True)], {0: 4, 1: 9}, 101.0)
+    assert counts(conn) == {"Cluster 2": 1}
+    assert alerttopics.positions(conn, "t") == {0: 4, 1: 9}
+    assert alerttopics.positions(conn, "made anew") == {}
+
+
+def test_a_twin_changes_nothing_until_it_is_forgotten(conn: db.Store) -> None:
+    alerttopics.take(conn, "t", [row(1, twin="x"), row(1, twin="x")], {0: 2}, 100.0)
+    alerttopics.take(conn, "t", [row(1, resolved=True, twin="y"), row(1, twin="x")], {0: 4}, 101.0)
+    assert counts(conn) == {}
+
+    alerttopics.forget(conn, 100.0 + alerttopics.TWINS_KEPT_S + 1)
+    alerttopics.take(conn, "t", [row(1, twin="x")], {0: 5}, 102.0)
+    assert counts(conn) == {"Cluster 1": 1}
+    assert alerttopics.positions(conn, "t") == {0: 5}, "places are kept for longer"
+
+
+def test_what_changed_is_told_once_and_in_order(conn: db.Store) -> None:
+    alerttopics.take(conn, "t", [row(1), row(1), row(2), row(1, resolved=True)], {0: 4}, 100.0)
+
+    first = alerttopics.changed(conn, 2)
+    rest = alerttopics.changed(conn, 10)
+
+    told = [(one.is_opened, one.title) for _, _, one in (*first, *rest)]
+    assert told == [(True, "Cluster 1"), (True, "Cluster 2"), (False, "Cluster 1")]
+    assert {(pipeline, at) for pipeline, at, _ in first} == {("metrics", 100.0)}
+    assert alerttopics.changed(conn, 10) == []
+
+
+def test_a_row_that_cannot_be_written_takes_the_place_back_with_it(conn: db.Store) -> None:
+    bad = row(2)
+    object.__setattr__(bad.row, "title", "half a \ud800 pair")
+
+    with pytest.raises(StoreError):
+        alerttopics.take(conn, "t", [row(1), bad], {0: 2}, 100.0)
+
+    assert counts(conn) == {}
+    assert alerttopics.positions(conn, "t") == {}
+
+
+def test_from_a_damaged_file_also_the_places_are_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with closing(db.open_alerts(path)) as old:
+        alerttopics.take(old, "t", [row(1, twin="x")], {0: 7}, 100.0)
+        taken = alertlines.lines([{"c": 3, "at": None}], SHAPE, alertlines.Batch("id", 5, 1.0))
+        alerts.take(old, "metrics", "hot", taken, 100.0)
+    with closing(db.open_alerts(tmp_path / "new.db")) as new:
+        assert aside.salvage_alerts(path, new) == 2
+
+        alerttopics.take(new, "t", [row(1, twin="x")], {0: 8}, 101.0)
+        assert alerts.take(new, "metrics", "hot", taken, 102.0) == []
+        assert counts(new) == {"Cluster 1": 1, "Cluster 3": 1}

@@ -1,0 +1,109 @@
+"""Alert rows that come by a topic, as the supervisor sees them: histories without a broker."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from headrace.connectors import alertlines
+from headrace.model.alerts import ByTopic, TopicRow
+from headrace.model.places import Places
+from headrace.model.runs import Desired, Wanted
+from headrace.state import alerttopics as told
+from headrace.state import desired
+from headrace.store import alerts, alerttopics, db, events
+from headrace.supervisor.history import History
+from headrace.supervisor.taking import Taking
+from headrace.supervisor.topics import LATE_S, late
+
+BY = ByTopic("metrics", "hot", "headraceAlerts", since=1000.0)
+SHAPE = alertlines.Shape(("c",), "Cluster {c}", "critical", 30.0)
+
+
+class Bench:
+    """The relay writes, time passes, the supervisor looks."""
+
+    def __init__(self, folder: Path) -> None:
+        self.places = Places(folder)
+        self.now = 1000.0
+        self.history = History(self.places)
+        self.taking = Taking(self.places, self.history, lambda: self.now)
+        desired.write(self.places, Desired("metrics", Wanted.RUNNING, "v", "dev", "metrics.py"))
+
+    def relay(self, *, until: float | None, problem: str | None = None) -> None:
+        by = ByTopic(BY.pipeline, BY.query, BY.topic, BY.since, until, problem)
+        told.write(self.places, [by])
+
+    def row(self, at: float) -> None:
+        (made,) = alertlines.lines([{"c": 1}], SHAPE, alertlines.Batch("topic", 0, at))
+        with closing(db.open_alerts(self.places.alerts)) as conn:
+            alerttopics.take(conn, "t", [TopicRow("metrics", "hot", made, None)], {0: 1}, at)
+
+    def take(self, seconds: float) -> None:
+        self.now += seconds
+        self.taking.take(lambda *_: self.now, self.now)
+
+    def open(self) -> list[str]:
+        with closing(db.open_readonly(self.places.alerts)) as conn:
+            return [one.title for one in alerts.listed(conn, "open")]
+
+
+def test_what_the_relay_changed_becomes_an_event(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.relay(until=1000.0)
+    bench.row(1000.0)
+
+    bench.take(1)
+    bench.take(1)
+
+    with closing(db.open_readonly(bench.places.history)) as conn:
+        said = [(one.kind, one.text, one.at) for one in events.recent(conn, "metrics", 10)]
+    assert said == [("alert_opened", "Cluster 1", 1000.0)]
+
+
+def test_an_alert_is_not_over_by_itself_while_rows_may_wait(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.row(1000.0)  # over after 30 s of peace
+    bench.relay(until=1010.0, problem="the broker does not answer")
+
+    bench.take(40)
+    assert bench.open() == ["Cluster 1"]
+
+    bench.relay(until=1041.0)
+    bench.take(2)
+    assert bench.open() == []
+
+
+def test_rows_that_nobody_takes_are_an_alert_until_they_are(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.relay(until=1000.0, problem="127.0.0.1:1 does not answer.")
+    bench.take(LATE_S)
+    assert bench.open() == []
+
+    bench.take(1)
+    bench.take(1)
+    assert bench.open() == [
+        "Alert rows of hot wait in the topic headraceAlerts: 127.0.0.1:1 does not answer."
+    ]
+
+    bench.relay(until=bench.now)
+    bench.take(1)
+    assert bench.open() == []
+
+
+def test_a_pipeline_that_is_stopped_waits_for_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    desired.write(bench.places, Desired("metrics", Wanted.STOPPED, "v", "dev", "metrics.py"))
+    bench.relay(until=None)
+
+    bench.take(LATE_S + 1)
+
+    assert bench.open() == []
+
+
+def test_what_an_earlier_relay_left_is_given_time() -> None:
+    topics = {("metrics", "hot"): BY}
+
+    assert late(topics, since=5000.0, at=5000.0 + LATE_S) == {}
+    (found,) = late(topics, since=5000.0, at=5001.0 + LATE_S).values()
+    assert "the relay says nothing" in found[1]
