@@ -65,7 +65,9 @@ def wanted(places: DemoPlaces) -> count.Expected:
 
 def counted(places: DemoPlaces) -> count.Count:
     settings = config.load(places.folder)
-    return count.count(wanted(places), outputs.found(settings, places))
+    return count.count(
+        wanted(places), outputs.found(settings, places, outputs.heartbeat_lines(places.heartbeats))
+    )
 
 
 def committed(sink: Path, file: Path) -> None:
@@ -289,3 +291,14 @@ def test_missing_quarantine_alone_is_not_right() -> None:
 
     assert right.is_right
     assert not replace(right, malformed=1).is_right
+
+
+def test_a_heartbeat_once_too_often_is_no_fault_where_at_least_once_was_promised() -> None:
+    want = count.Expected(beats=Counter({("a",): 1, ("b",): 1}))
+    found = count.Found(beats=Counter({("a",): 3, ("strange",): 1}))
+
+    strict = count.count(want, found).outputs["heartbeats"]
+    lenient = count.count(want, found, ("heartbeats",)).outputs["heartbeats"]
+
+    assert (strict.lost, strict.doubled, strict.repeated) == (1, 3, 0)
+    assert (lenient.lost, lenient.doubled, lenient.repeated) == (1, 1, 2), "strange is a fault"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from headrace import config
 from headrace.cli.main import main
 from headrace.define import loader
-from headrace.demo import folder, lines, truth
+from headrace.demo import folder, lines, topics, truth
 from headrace.errors import ConfigError, SetupError
 from headrace.jsonfile import read_json, write_json
 
@@ -111,3 +111,33 @@ def test_the_pipeline_is_what_a_user_may_write() -> None:
     froms = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
 
     assert imported | froms == {"headrace", "pyspark.sql"}
+
+
+def test_a_demo_goes_on_with_what_it_was_begun_with(tmp_path: Path) -> None:
+    """Its alerts are in one store: those of files would be counted against those of Kafka."""
+    folder.prepare(tmp_path / "files")
+    folder.prepare(tmp_path / "topics", "kafka", 9093)
+
+    for name, profile, fix in (("files", "kafka", "demo --dir"), ("topics", "dev", "demo --kafka")):
+        with pytest.raises(ConfigError) as refused:
+            folder.prepare(tmp_path / name, profile)
+        assert fix in str(refused.value.fix)
+
+
+def test_with_kafka_the_profile_names_the_port_that_is_free(tmp_path: Path) -> None:
+    places, _, _ = folder.prepare(tmp_path, "kafka", 9093)
+
+    settings = config.load(places.folder, "kafka")
+
+    assert topics.topics_of(settings) == topics.Topics(
+        "127.0.0.1:9093", "rawLogs", "clusterHeartbeats", "headraceAlerts"
+    )
+    assert places.history == places.folder / settings.sinks["metrics"]["path"]
+
+
+def test_settings_that_name_no_topic_are_told(tmp_path: Path) -> None:
+    places, _, _ = folder.prepare(tmp_path, "kafka")
+
+    with pytest.raises(ConfigError) as told:
+        topics.topics_of(config.load(places.folder))
+    assert told.value.code == "demo-topics"

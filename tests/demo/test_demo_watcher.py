@@ -9,6 +9,8 @@ import pytest
 from cli.stage import Project, failed, started
 from headrace.cli.demo_screen import Watcher
 from headrace.demo import count, folder
+from headrace.demo.latency import Latency
+from headrace.demo.media import OnFiles
 from headrace.project.workspace import open_workspace
 
 
@@ -21,7 +23,8 @@ def project(tmp_path: Path) -> Project:
 def watcher(project: Project, generation: int) -> Watcher:
     project.deployed("metrics", generation=generation)
     demo, _, _ = folder.prepare(project.folder)
-    made = Watcher(open_workspace(project.folder, "dev"), demo, "aaaa1111", rate=300)
+    work = open_workspace(project.folder, "dev")
+    made = Watcher(work, demo, OnFiles(work.settings, demo), "aaaa1111", rate=300)
     made.look()
     return made
 
@@ -48,7 +51,7 @@ def test_the_last_line_has_the_keys_that_programs_read(project: Project) -> None
     project.ran("metrics", events=started(), is_live=True)
     counted = count.Count({"history": count.Difference(lost=2, doubled=1, late=3)}, 5, 4, 2, 1)
 
-    told = watcher(project, generation=1).to_json(counted)
+    told = watcher(project, generation=1).to_json(counted, {"kept": Latency(1.25, 9.0, 20)})
 
     assert told == {
         "lost": 2,
@@ -57,7 +60,9 @@ def test_the_last_line_has_the_keys_that_programs_read(project: Project) -> None
         "malformed": 5,
         "quarantined": 4,
         "restarts": 0,
+        "repeated": 0,
         "files": 0,
+        "latency_ms": {"kept": {"p50": 1.2, "p99": 9.0, "count": 20}},
         "alerts": {"overloaded": 2, "silent": 1},
         "queries": {"kept": {"rows_in": 20, "rows_out": 0, "batches": 1, "fresh_p50_ms": None}},
     }

@@ -60,7 +60,8 @@ def demo(folder: Path, *args: str, **env: str) -> Iterator[Demo]:
     finally:
         run.kill()
         run.communicate()
-        for left in project.marked():  # only if the demo was killed, just now
+        # Only if the demo was killed, just now.
+        for left in (*project.marked(), *rig.processes_in(folder)):
             left.kill()
 
 

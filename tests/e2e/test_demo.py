@@ -27,7 +27,7 @@ import browsing
 from e2e import demos, rig
 from e2e.demos import PIPELINE
 from headrace.cli import demo_session
-from headrace.demo import reach
+from headrace.demo.media import OnFiles
 from headrace.demo.places import DemoPlaces
 from headrace.jsonfile import read_json
 from headrace.model.places import Places
@@ -131,18 +131,19 @@ def demo(told: dict[str, Any], folder: Path) -> Iterator[Running]:
     module = [sys.executable, "-m", "headrace.demo.generator", str(folder)]
     env = {**os.environ, "HEADRACE_WEB": "on"}
     command = [*module, "--rate", "100", "--seed", "1"]
-    work, places = open_workspace(folder, "dev"), DemoPlaces(folder)
+    places = DemoPlaces(folder)
+    medium = OnFiles(open_workspace(folder, "dev").settings, places)
     with subprocess.Popen(command, stdin=subprocess.PIPE) as generator:
         try:
             project.headrace("up", env=env)
             rig.eventually("every query has worked", lambda: demos.has_committed(project), 150)
             yield Running(project, project.headrace("token", env=env).split()[-1])
             generator.communicate()  # it ends with its input
-            rig.eventually("all is read", lambda: not reach.pending(work.settings, places), 120)
+            rig.eventually("all is read", lambda: not medium.pending(), 120)
         finally:
             project.headrace("down", code=None)
     assert project.living() == []
-    counted = demo_session.counted(work, places)
+    counted = demo_session.counted(medium, places)
     assert counted.is_right, counted
 
 

@@ -132,6 +132,17 @@ def test_a_source_that_answers_again_is_forgiven() -> None:
     assert health.judge(Subject(WANTED, view), 121.0)[0] is State.RUNNING
 
 
+def test_a_real_time_query_runs_while_its_first_batch_does() -> None:
+    def sampled(message: str) -> Subject:
+        started = Event(0, Kind.QUERY_STARTED, "q", {"batch_length_s": 60})
+        status = {"q": {"message": message, "trigger_active": True}}
+        heard = fold_all([started, Event(5, Kind.SAMPLED, data={"queries": status})])
+        return replace(seen(), view=heard)
+
+    assert health.judge(sampled("Initializing sources"), 6)[0] is State.STARTING
+    assert health.judge(sampled("Processing new data"), 6)[0] is State.RUNNING
+
+
 def test_the_limit_of_a_stall_grows_with_the_usual_batch() -> None:
     limits = WatchdogLimits(stall_s=10.0, stall_batches=5.0)
     view = fold_all(

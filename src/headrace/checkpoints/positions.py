@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,15 +19,31 @@ def of(checkpoint: str) -> Positions | None:
     if path is None:
         return None
     batch = layout.last_committed(path)
+    return at(path, batch) if batch is not None else {}
+
+
+def done(checkpoint: Path) -> Iterator[tuple[Positions, float]]:
+    """Of each batch that is done and still known, in order: up to where, and when it was done."""
+    numbers = [int(p.name) for p in (checkpoint / "commits").glob("[0-9]*") if p.name.isdigit()]
+    for batch in sorted(numbers):
+        try:
+            when = (checkpoint / "commits" / str(batch)).stat().st_mtime
+        except FileNotFoundError:
+            continue  # Spark is tidying up
+        yield at(checkpoint, batch), when
+
+
+def at(checkpoint: Path, batch: int) -> Positions:
+    """By this batch; {} if it is not known any more."""
     try:
-        text = (path / "offsets" / str(batch)).read_text("utf-8")
+        text = (checkpoint / "offsets" / str(batch)).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
     found: Positions = {}
     for line in layout.source_lines(text):
         for topic, partitions in _object(line).items():
             if isinstance(partitions, dict) and all(str(p).isdigit() for p in partitions):
-                found[topic] = {int(p): at for p, at in partitions.items() if isinstance(at, int)}
+                found[topic] = {int(p): n for p, n in partitions.items() if isinstance(n, int)}
     return found
 
 

@@ -63,8 +63,8 @@ def up(places: Places, port: int | None) -> Broker:
     kept = _kept_port(home)
     if port is not None and not _is_free(port):
         raise _failed(f"port {port} is taken by another program", home / "broker.log")
-    chosen = port or kept or _free(PORT)
-    controller = _free(0)
+    chosen = port or kept or free(PORT)
+    controller = free(0)
     (home / "server.properties").write_text(properties(chosen, controller, home / "data"))
     _format(home, path[0].parent)
     log = home / "broker.log"
@@ -147,7 +147,7 @@ def _kept_port(home: Path) -> int | None:
     return port if port and _is_free(port) else None
 
 
-def _free(first: int) -> int:
+def free(first: int) -> int:
     """`first` or one of the next; 0 asks the system for any."""
     if first:
         for port in range(first, first + 50):
@@ -156,6 +156,12 @@ def _free(first: int) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def is_listening(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), 1):
+        return True
+    return False
 
 
 def _is_free(port: int) -> bool:

@@ -16,10 +16,8 @@ RATE = 300  # lines a second: two cores keep up with it and have room left
     "--dir",
     "directory",
     metavar="DIR",
-    default="headrace-demo",
-    show_default=True,
     type=click.Path(file_okay=False),
-    help="The demo's folder; one that it wrote is resumed.",
+    help="The demo's folder, headrace-demo if not said; one that it wrote is resumed.",
 )
 @click.option(
     "--for",
@@ -36,11 +34,23 @@ RATE = 300  # lines a second: two cores keep up with it and have room left
     show_default=True,
     help="Log lines a second.",
 )
+@click.option(
+    "--kafka",
+    is_flag=True,
+    help="The same on a real broker, which it starts: results in milliseconds.",
+)
 @as_json
 @shared
 @pass_options
-def demo(options: Options, directory: str, for_s: float | None, rate: int, json_: bool) -> None:
-    """See a streaming application at work, without Kafka.
+def demo(
+    options: Options,
+    directory: str | None,
+    for_s: float | None,
+    rate: int,
+    kafka: bool,
+    json_: bool,
+) -> None:
+    """See a streaming application at work, on files or on Kafka.
 
     Writes a project that you keep, generates logs, runs the pipeline, shows six results live, and
     at the end counts what was lost or doubled: code 0 if nothing was.
@@ -50,9 +60,10 @@ def demo(options: Options, directory: str, for_s: float | None, rate: int, json_
     with Interrupts() as interrupts:
         from headrace.cli import demo_session
 
-        wish = demo_session.Wish(
-            Path(options.project or ".") / directory, options.profile, for_s, rate, json_
-        )
+        name = directory or f"headrace-demo{'-kafka' * kafka}"
+        folder = Path(options.project or ".") / name
+        profile = "kafka" if kafka else options.profile
+        wish = demo_session.Wish(folder, profile, for_s, rate, json_, profile == "kafka")
         raise click.exceptions.Exit(demo_session.run(wish, interrupts))
 
 

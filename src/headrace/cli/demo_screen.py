@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,6 +13,8 @@ from headrace.cli import tables
 from headrace.cli.follow import say
 from headrace.demo import outputs, reach, tally, truth, view
 from headrace.demo.count import Count
+from headrace.demo.latency import Latency
+from headrace.demo.media import Medium
 from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.jsonfile import write_json
 from headrace.model.status import PipelineStatus, State
@@ -32,9 +35,12 @@ _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 class Watcher:
     """Owns what was seen since a deployment. `look` is cheap: again only when it is time."""
 
-    def __init__(self, work: Workspace, demo: DemoPlaces, version: str, rate: int) -> None:
+    def __init__(
+        self, work: Workspace, demo: DemoPlaces, medium: Medium, version: str, rate: int
+    ) -> None:
         self._work = work
         self._demo = demo
+        self._medium = medium
         self._version = version
         wanted = desired.read(work.places, PIPELINE)
         self._generation = wanted.generation if wanted else 1
@@ -45,7 +51,7 @@ class Watcher:
             outputs.quarantine_folder(work.settings), outputs.reasons_in
         )
         self._history = outputs.Growing(demo.history, outputs.rows_in)
-        self._beats = outputs.Growing(demo.heartbeats, outputs.rows_in)
+        self._beats: tuple[int, int | None] = (0, None)
         self._totals = truth.Totals()
         self._alerts: list[Alert] = []
         self._before = {alert.id for alert in outputs.alerts_of(work.places)}
@@ -84,18 +90,18 @@ class Watcher:
     def _look_deep(self, now: float) -> None:
         settings, demo = self._work.settings, self._demo
         self._totals = truth.totals(truth.entries(demo.truth))
-        self._bytes = sum(path.stat().st_size for path in demo.incoming.glob("[!.]*"))
+        self._bytes, self._beats = self._medium.kept_bytes(), self._medium.beats()
         self._alerts = outputs.alerts_of(self._work.places)
         self._logins = outputs.live_logins(reach.result(settings, "logins"))
-        for growing in (self._history, self._beats, self._reasons):
+        for growing in (self._history, self._reasons):
             growing.update()
-        behind = reach.behind(settings, demo)
+        behind = self._medium.behind()
         is_running = self.state in _RUNNING
         before, self._pace = self._pace, tally.paced(self._pace, behind, now, is_running=is_running)
         if self._pace.rate != before.rate:
             write_json(demo.control, {"rate": self._pace.rate})
             say(
-                f"this machine is too slow for {before.rate} lines a second ({behind} files wait): "
+                f"this machine is too slow for {before.rate} lines a second ({behind} s wait): "
                 f"now {self._pace.rate}",
                 colour="yellow",
             )
@@ -105,7 +111,8 @@ class Watcher:
         if not self._names:
             found = deployed.stored(self._work, self._version, self._work.profile, PIPELINE)
             self._names = frozenset(query.name for query in found.queries) if found else frozenset()
-        return self._tally.has_committed(self._names)
+        waiting = {name for name in self._names if not self._medium.is_flowing(name)}
+        return bool(self._names) and self._tally.has_committed(frozenset(waiting))
 
     def has_silence(self) -> bool:
         """The silent cluster was missed, in this demo and not in one before."""
@@ -115,7 +122,7 @@ class Watcher:
         """Rows that each output holds."""
         return {
             "history": self._history.sums.total(),
-            "heartbeats": self._beats.sums.total(),
+            "heartbeats": self._beats[0],
             "logins": len(self._logins),
             outputs.QUARANTINE: self._reasons.sums.total(),
             **{
@@ -136,14 +143,28 @@ class Watcher:
             malformed=self._totals.malformed,
             input_bytes=self._bytes,
             behind=self._pace.behind,
-            files={"history": len(self._history.seen), "heartbeats": len(self._beats.seen)},
+            files=self._files(),
             logins=self._logins,
             alerts=self._alerts,
             quarantine=self._reasons.sums,
             restarts=self._status.restarts if self._status else 0,
         )
 
-    def to_json(self, counted: Count) -> dict[str, Any]:
+    def _files(self) -> dict[str, int]:
+        beats = self._beats[1]
+        found = {"history": len(self._history.seen)}
+        return found if beats is None else {**found, "heartbeats": beats}
+
+    def _latencies(self, measured: Mapping[str, Latency]) -> dict[str, Any]:
+        """Where nothing was measured from outside: what the query says of itself."""
+        said = {
+            name: {"p50": round(total.fresh_p50_ms, 1), "p99": round(total.fresh_p99_ms, 1)}
+            for name, total in self._tally.totals().items()
+            if total.fresh_p50_ms is not None and total.fresh_p99_ms is not None
+        }
+        return said | {name: one.to_json() for name, one in measured.items()}
+
+    def to_json(self, counted: Count, measured: Mapping[str, Latency]) -> dict[str, Any]:
         """The last line of `--json`. `files` are those that history and heartbeats hold."""
         self._look_deep(time.monotonic())
         totals = self._tally.with_rows_out(self._held())
@@ -154,7 +175,9 @@ class Watcher:
             "malformed": counted.malformed,
             "quarantined": counted.quarantined,
             "restarts": self._status.restarts if self._status else 0,
-            "files": len(self._history.seen) + len(self._beats.seen),
+            "repeated": counted.repeated,
+            "files": sum(self._files().values()),
+            "latency_ms": self._latencies(measured),
             "alerts": {"overloaded": counted.overloaded, "silent": counted.silent},
             "queries": {name: totals[name].to_json() for name in sorted(totals)},
         }

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.cli import definitions, links
+from headrace.cli import broker, definitions, links, spinner
 from headrace.cli.demo_screen import Screen, Watcher
 from headrace.cli.follow import say
 from headrace.cli.foreground import OwnSupervisor, check_alive, supervised
 from headrace.cli.signals import Interrupts
 from headrace.cli.tables import print_line
-from headrace.demo import count, folder, outputs, reach, truth, view
+from headrace.demo import count, folder, topics, truth, view
+from headrace.demo.media import Medium, OnFiles
 from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.errors import Error, SetupError
 from headrace.model.requests import What
@@ -41,42 +44,82 @@ class Wish:
     for_s: float | None
     rate: int
     json: bool
+    kafka: bool = False
 
 
 def run(wish: Wish, interrupts: Interrupts) -> int:
-    demo, is_new, seed = folder.prepare(wish.folder)
+    port = broker.free(folder.PORT) if wish.kafka else folder.PORT
+    demo, is_new, seed = folder.prepare(wish.folder, wish.profile, port)
     with folder.alone(demo):
         say(f"{'wrote' if is_new else 'goes on in'} {wish.folder}: it is yours")
-        return _run(wish, demo, seed, interrupts)
+        work = open_workspace(demo.folder, wish.profile)
+        with _medium(wish, work, demo) as medium:
+            return _run(wish, work, demo, medium, seed, interrupts)
 
 
-def _run(wish: Wish, demo: DemoPlaces, seed: int, interrupts: Interrupts) -> int:
-    work = open_workspace(demo.folder, wish.profile)
+@contextmanager
+def _medium(wish: Wish, work: Workspace, demo: DemoPlaces) -> Iterator[Medium]:
+    if not wish.kafka:
+        yield OnFiles(work.settings, demo)
+        return
+    with _broker(work) as found:
+        topics.create(found)
+        with closing(topics.OnTopics(work.settings, demo, wish.rate)) as medium:
+            yield medium
+
+
+@contextmanager
+def _broker(work: Workspace) -> Iterator[topics.Topics]:
+    """One that is there, or ours as long as the demo runs."""
+    found = topics.topics_of(work.settings)
+    host, _, port = found.servers.rpartition(":")
+    if broker.is_listening(host, int(port)):
+        yield found
+        return
+    with spinner.shown("the broker starts"):
+        broker.up(work.places, int(port))
+    say(f"Kafka listens: {found.servers}")
+    try:
+        yield found
+    finally:
+        broker.down(work.places)
+
+
+def _run(
+    wish: Wish,
+    work: Workspace,
+    demo: DemoPlaces,
+    medium: Medium,
+    seed: int,
+    interrupts: Interrupts,
+) -> int:
     goal = target(work, PIPELINE)
     version = definitions.snapshot(work)
     if interrupts.came():
         say("stopped before anything was started")
         return 0
-    generator = _generator(demo, wish.rate, seed)
+    generator = _generator(demo, wish.rate, seed, medium.generator_args())
     try:
         with supervised(work, only=PIPELINE) as own:
             asking.ask(work, asking.deployment(work, goal, version, dev=True))
             if page := links.when_listening(work):
                 say(f"page: {page}")
-            session = _Session(wish, demo, work, goal, own, interrupts, generator)
-            watcher = Watcher(work, demo, version, wish.rate)
+            session = _Session(wish, demo, work, medium, goal, own, interrupts, generator)
+            watcher = Watcher(work, demo, medium, version, wish.rate)
             with Screen(is_live=not wish.json and sys.stdout.isatty()) as screen:
                 ended = session.follow(watcher, screen)
     finally:
         generator.end()
-    return _report(wish, work, demo, watcher, ended)
+    return _report(wish, demo, medium, watcher, ended)
 
 
-def _generator(demo: DemoPlaces, rate: int, seed: int) -> process.Companion:
+def _generator(
+    demo: DemoPlaces, rate: int, seed: int, where_to: Sequence[str]
+) -> process.Companion:
     """First of all: its data may wait for Spark, but Spark must not wait for data."""
     demo.control.unlink(missing_ok=True)  # an earlier machine's, or hour's, troubles
     module = [*process.PYTHON, "headrace.demo.generator", str(demo.folder)]
-    command = [*module, "--rate", str(rate), "--seed", str(seed)]
+    command = [*module, "--rate", str(rate), "--seed", str(seed), *where_to]
     return process.Companion(command, demo.folder, demo.generator_log)
 
 
@@ -97,6 +140,7 @@ class _Session:
     wish: Wish
     demo: DemoPlaces
     work: Workspace
+    medium: Medium
     goal: Target
     own: OwnSupervisor | None
     interrupts: Interrupts
@@ -152,7 +196,7 @@ class _Session:
     def _read_the_rest(self, watcher: Watcher, screen: Screen) -> bool:
         """Everything that was generated goes through. A second Ctrl-C does not wait for that."""
         heard, deadline = self.interrupts.count, time.monotonic() + READ_S
-        while left := reach.pending(self.work.settings, self.demo):
+        while left := self.medium.pending():
             if self.interrupts.count > max(heard, 1) or time.monotonic() > deadline:
                 return False
             check_alive(self.own)
@@ -172,8 +216,8 @@ class _Session:
         limits = asking.drain_limits(self.work, PIPELINE)
         wait_s = limits.timeout_s + 2 * limits.kill_s + 10
         ended = asking.await_end(self.work, running, wait_s) if running else None
-        deadline = time.monotonic() + TAKE_S
-        while reach.alert_rows(self.work.settings) and time.monotonic() < deadline:
+        now, deadline = time.time(), time.monotonic() + TAKE_S
+        while not self.medium.has_taken_alerts(now) and time.monotonic() < deadline:
             check_alive(self.own)
             time.sleep(POLL_S)
         return _Ended(is_read, ended)
@@ -194,7 +238,7 @@ class _Session:
             )
 
 
-def _report(wish: Wish, work: Workspace, demo: DemoPlaces, watcher: Watcher, ended: _Ended) -> int:
+def _report(wish: Wish, demo: DemoPlaces, medium: Medium, watcher: Watcher, ended: _Ended) -> int:
     say(endings.headline(PIPELINE, ended.exit), colour="red" if ended.needs_attention else "green")
     if ended.needs_attention:
         say(f"needs attention: {ended.why}", colour="red")
@@ -203,18 +247,17 @@ def _report(wish: Wish, work: Workspace, demo: DemoPlaces, watcher: Watcher, end
     if not ended.is_read:
         say("not everything was read, so there is no count; the next start goes on with the rest")
         return 1 if wish.for_s is not None else endings.stop_code(ended.exit)
-    found = counted(work, demo)
-    for line in view.summary(found):
+    found = counted(medium, demo)
+    latencies = medium.latencies()
+    for line in (*view.summary(found), *view.latencies(latencies)):
         say(line, colour="green" if found.is_right else "red")
     say(f"the project stays in {wish.folder}; headrace demo --dir {wish.folder} goes on with it")
     if wish.json:
-        print_line(watcher.to_json(found))
+        print_line(watcher.to_json(found, latencies))
     return 0 if found.is_right and endings.stop_code(ended.exit) == 0 else 1
 
 
-def counted(work: Workspace, demo: DemoPlaces) -> count.Count:
+def counted(medium: Medium, demo: DemoPlaces) -> count.Count:
     """What came out of all that went in, once nothing works on it any more."""
-    files = truth.input_files(demo.incoming, demo.truth)
-    lines = (line for path in files for line in truth.lines_of(path))
-    want = count.expected(lines, truth.customers(demo.customers))
-    return count.count(want, outputs.found(work.settings, demo))
+    want = count.expected(medium.lines(), truth.customers(demo.customers))
+    return count.count(want, medium.found(), medium.at_least_once)

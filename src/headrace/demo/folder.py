@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.demo.places import DemoPlaces
+from headrace.config import DEV
+from headrace.demo.places import KAFKA, DemoPlaces
 from headrace.errors import ConfigError, ControlError, SetupError
 from headrace.jsonfile import read_json, write_json
 
 _PROJECT = Path(__file__).parent / "project"
+PORT = 9092  # as project/headrace.toml has it
 _FILES = {
     "headrace.toml": "headrace.toml",
     "pipelines/metrics.py": "pipelines/metrics.py",
@@ -25,15 +27,27 @@ _FILES = {
 }
 
 
-def files() -> dict[str, str]:
-    """Name in the folder -> text."""
-    return {there: (_PROJECT / here).read_text("utf-8") for here, there in _FILES.items()}
+def files(port: int = PORT) -> dict[str, str]:
+    """Name in the folder -> text. `port` is Kafka's, for its profile."""
+    found = {there: (_PROJECT / here).read_text("utf-8") for here, there in _FILES.items()}
+    return {name: text.replace(f":{PORT}", f":{port}") for name, text in found.items()}
 
 
-def prepare(folder: Path) -> tuple[DemoPlaces, bool, int]:
-    """Writes the project, or finds that it is there. (places, whether it is new, seed)"""
-    places = DemoPlaces(folder.resolve())
+def prepare(folder: Path, profile: str = DEV, port: int = PORT) -> tuple[DemoPlaces, bool, int]:
+    """Writes the project, or finds that it is there. (places, whether it is new, seed)
+
+    A demo goes on in the profile that it was begun in: its alerts are counted."""
+    places = DemoPlaces(folder.resolve(), f"data/{KAFKA}" if profile == KAFKA else "data")
     marker = read_json(places.marker)
+    was_kafka = marker.get("profile") == KAFKA if marker else profile == KAFKA
+    if was_kafka != (profile == KAFKA):
+        raise ConfigError(
+            f"The demo in {folder} was begun {'with' if was_kafka else 'without'} --kafka.",
+            why="What came out of one input cannot be counted against another.",
+            where=str(places.folder),
+            fix=f"headrace demo {'--kafka ' * was_kafka}--dir {folder}, or choose another folder",
+            slug="demo-folder-taken",
+        )
     if marker is None and _is_taken(places.folder):
         raise ConfigError(
             f"{folder} exists, and headrace demo did not write it.",
@@ -45,7 +59,7 @@ def prepare(folder: Path) -> tuple[DemoPlaces, bool, int]:
     try:
         if marker is None or not marker.get("complete"):
             seed = secrets.randbelow(1 << 31) if marker is None else int(marker["seed"])
-            _write(places, seed)
+            _write(places, seed, profile, port)
             return places, True, seed
         places.incoming.mkdir(exist_ok=True)
     except OSError as exc:
@@ -79,11 +93,11 @@ def _is_taken(folder: Path) -> bool:
     return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
 
 
-def _write(places: DemoPlaces, seed: int) -> None:
+def _write(places: DemoPlaces, seed: int, profile: str, port: int) -> None:
     # The marker first: a demo that was killed here is resumed, not refused.
-    marker = {"written_by": "headrace demo", "seed": seed}
+    marker = {"written_by": "headrace demo", "seed": seed, "profile": profile}
     write_json(places.marker, {**marker, "complete": False})
-    for name, text in files().items():
+    for name, text in files(port).items():
         path = places.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():

@@ -1,6 +1,7 @@
-"""The log generator: once a second a file of lines in incoming/, told of in truth.jsonl.
+"""The log generator: once a second a file of lines in incoming/, told of in truth.jsonl; or the
+same lines into a topic, spread over the second.
 
-    python -m headrace.demo.generator FOLDER --rate N --seed S
+    python -m headrace.demo.generator FOLDER --rate N --seed S [--servers HOST:PORT --topic NAME]
 
 Started by `headrace demo` as a process of its own. It ends when its standard input does, so also
 when the demo was killed. Invariant: a file appears whole, by a rename, and never changes; every
@@ -17,9 +18,9 @@ import re
 import select
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from headrace.demo import lines, truth
 from headrace.demo.places import DemoPlaces
@@ -27,6 +28,9 @@ from headrace.errors import Error
 from headrace.jsonfile import read_json
 
 _NAME = re.compile(r"logs-(\d{9})\.json")
+FLUSH_S = 60.0
+SLICES = 20  # of a second, in a topic: logs come when they come
+Write = Callable[[DemoPlaces, int, float, int, int], str]
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -34,6 +38,8 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rate", type=int, required=True, help="lines a second")
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--servers", help="of Kafka, in the place of files")
+    parser.add_argument("--topic")
     given = parser.parse_args(args)
     places = DemoPlaces(given.folder.resolve())
     places.own.mkdir(parents=True, exist_ok=True)
@@ -42,7 +48,11 @@ def main(args: Sequence[str] | None = None) -> int:
         while not _is_ours(lock):
             if _is_over(time.monotonic() + 0.1):
                 return 0
-        _go_on(places, given.rate, given.seed)
+        if given.servers:
+            with Sending(given.servers, given.topic) as sending:
+                _go_on(places, given.rate, given.seed, sending.second)
+        else:
+            _go_on(places, given.rate, given.seed, write)
     return 0
 
 
@@ -54,7 +64,7 @@ def _is_ours(lock: IO[str]) -> bool:
     return True
 
 
-def _go_on(places: DemoPlaces, rate: int, seed: int) -> None:
+def _go_on(places: DemoPlaces, rate: int, seed: int, write: Write) -> None:
     tick = next_tick(places)
     due = time.monotonic()
     while True:
@@ -88,6 +98,48 @@ def write(places: DemoPlaces, tick: int, now: float, rate: int, seed: int) -> st
     os.replace(hidden, places.incoming / name)
     _append(places.truth, made.truth(name))
     return name
+
+
+class Sending:
+    """The lines of a second as records of a topic. The topic is the account of them; truth.jsonl
+    only counts what was sent."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        from confluent_kafka import Producer
+
+        self._topic = topic
+        self._producer = Producer(
+            {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 2}
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What was sent last has to arrive: the count begins when we are gone."""
+        self._producer.flush(FLUSH_S)
+
+    def second(self, places: DemoPlaces, tick: int, now: float, rate: int, seed: int) -> str:
+        made = lines.second(tick, now, rate, seed)
+        begun, size = time.monotonic(), max(1, len(made.lines))
+        for number, line in enumerate(made.lines):
+            due = begun + number * SLICES // size * (0.9 / SLICES)
+            time.sleep(max(0.0, due - time.monotonic()))
+            self._send(line)
+        name = f"logs-{tick:09d}.json"
+        _append(places.truth, made.truth(name))
+        return name
+
+    def _send(self, line: bytes) -> None:
+        """Waits while a broker that is down has let the queue fill up."""
+        while True:
+            try:
+                self._producer.produce(self._topic, line)
+            except BufferError:
+                self._producer.poll(0.5)
+            else:
+                self._producer.poll(0)
+                return
 
 
 def rate_of(places: DemoPlaces, otherwise: int) -> int:

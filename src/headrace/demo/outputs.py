@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,12 @@ _COLUMNS = (
 )
 
 
-def found(settings: Settings, demo: DemoPlaces) -> Found:
-    """Everything, for the count."""
+def found(settings: Settings, demo: DemoPlaces, beats: Iterable[str]) -> Found:
+    """Everything, for the count; `beats` are the lines of the heartbeats."""
     opened = alerts_of(Places(settings.state))
     return Found(
         history=Counter(history_rows(demo.history)),
-        beats=Counter(map(beat_row, heartbeat_lines(demo.heartbeats))),
+        beats=Counter(map(beat_row, beats)),
         logins=dict(live_logins(Path(settings.result(PIPELINE, "logins")))),
         overloads=Counter(cluster_of(a) for a in opened if a.query == "overloaded"),
         silences=sum(a.query == "silent" for a in opened),

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PIPELINE = "metrics"
+KAFKA = "kafka"  # the profile
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPlaces:
-    """`folder` is the project. `.demo/` is hidden from deploys and from the pipeline."""
+    """`folder` is the project. `.demo/` is hidden from deploys and from the pipeline. `below` is
+    where headrace.toml puts results: another place in Kafka's profile."""
 
     folder: Path
+    below: str = "data"
 
     @property
     def own(self) -> Path:
@@ -52,8 +55,8 @@ class DemoPlaces:
 
     @property
     def history(self) -> Path:
-        return self.folder / "data" / "metrics"
+        return self.folder / self.below / "metrics"
 
     @property
     def heartbeats(self) -> Path:
-        return self.folder / "data" / "heartbeats"
+        return self.folder / self.below / "heartbeats"

@@ -32,11 +32,15 @@ def pending(settings: Settings, demo: DemoPlaces) -> list[str]:
     """
     arrived = {path.name for path in demo.incoming.glob("[!.]*")}
     found = [_unread(settings, query, arrived) for query in FROM_INPUT]
-    found.append(_unread(settings, "logins", _written(demo.history)))
+    found.append(unread_history(settings, demo))
     found.append(_unread(settings, "silent", _written(demo.heartbeats)))
     rows = alert_rows(settings)
     found.append(f"{len(rows)} files of alert rows are not taken yet" if rows else None)
     return [words for words in found if words]
+
+
+def unread_history(settings: Settings, demo: DemoPlaces) -> str | None:
+    return _unread(settings, "logins", _written(demo.history))
 
 
 def alert_rows(settings: Settings) -> list[Path]:

@@ -24,6 +24,7 @@ class Total:
     rows_out: int | None = None
     batches: int = 0
     fresh_p50_ms: float | None = None
+    fresh_p99_ms: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         fresh = None if self.fresh_p50_ms is None else round(self.fresh_p50_ms)
@@ -68,11 +69,13 @@ class Tally:
 
 
 def _plus(total: Total, query: QueryStatus) -> Total:
-    fresh = query.fresh_p50_ms if query.fresh_p50_ms is not None else total.fresh_p50_ms
+    fresh = (query.fresh_p50_ms, query.fresh_p99_ms)
+    if query.fresh_p50_ms is None:
+        fresh = (total.fresh_p50_ms, total.fresh_p99_ms)
     out = total.rows_out
     if query.rows_out is not None:
         out = (out or 0) + query.rows_out
-    return Total(total.rows_in + query.rows_in, out, total.batches + query.batches, fresh)
+    return Total(total.rows_in + query.rows_in, out, total.batches + query.batches, *fresh)
 
 
 @dataclass(frozen=True, slots=True)

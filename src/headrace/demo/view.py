@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.demo.count import Count
+from headrace.demo.latency import Latency
 from headrace.demo.tally import Total
 from headrace.model.status import PipelineStatus, State
 from headrace.store.alerts import Alert
@@ -81,7 +82,8 @@ def _head(seen: Seen) -> Text:
     if seen.is_slowed:
         facts = [f"this machine is too slow: lowered to {seen.rate:,} lines/s"]
     facts.append(f"{seen.lines:,} lines ({seen.malformed:,} malformed)")
-    facts.append(f"{seen.input_bytes / 1e6:,.1f} MB of input kept")
+    if seen.input_bytes:
+        facts.append(f"{seen.input_bytes / 1e6:,.1f} MB of input kept")
     if seen.restarts:
         facts.append(f"{seen.restarts} restart{'s' * (seen.restarts != 1)}")
     head.append("  " + ", ".join(facts), style="dim")
@@ -182,6 +184,8 @@ def line(seen: Seen) -> str:
 def summary(counted: Count) -> list[str]:
     """The count in words, and what is wrong where something is."""
     late = f", {counted.late:,} too late for their minute" if counted.late else ""
+    if counted.repeated:
+        late += f", {counted.repeated:,} heartbeats sent again (that topic is at least once)"
     lines = [
         f"lost {counted.lost:,}, doubled {counted.doubled:,}{late}; "
         f"{counted.malformed:,} malformed lines, {counted.quarantined:,} in quarantine; "
@@ -192,6 +196,17 @@ def summary(counted: Count) -> list[str]:
             lines.append(f"  {name}: lost {one.lost:,}, doubled {one.doubled:,}")
             lines += [f"    {example}" for example in one.examples]
     return lines
+
+
+def latencies(found: Mapping[str, Latency]) -> list[str]:
+    """From the record in Kafka to the result, in words; nothing on files."""
+    if not found:
+        return []
+    told = [
+        f"{name} {fresh(one.p50_ms)} (99 of 100: {fresh(one.p99_ms)})"
+        for name, one in found.items()
+    ]
+    return [f"from Kafka to the result, half of them within: {', '.join(told)}"]
 
 
 def _most(reasons: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -130,7 +130,7 @@ def _judge_live(view: RunView, subject: Subject, now: float) -> tuple[State, str
     silent = [f"{name}: {why}" for name, state, why in judged if state is State.STALLED]
     if silent:
         return State.STALLED, "; ".join(silent)
-    if not view.has_worked:
+    if not view.is_under_way:
         return State.STARTING, _starting(view)
     behind = [f"{name} {why}" for name, state, why in judged if state is State.CATCHING_UP]
     broken = [
@@ -150,7 +150,7 @@ def _starting(view: RunView) -> str:
         return "the driver starts"
     if not view.is_defined and not view.queries:
         return "Spark starts"
-    waiting = [query.name for query in view.queries.values() if not query.has_worked]
+    waiting = [query.name for query in view.queries.values() if not query.is_under_way]
     return f"first batch of {', '.join(waiting)}" if waiting else "queries start"
 
 
@@ -166,7 +166,7 @@ def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
         return State.STALLED, stall.in_words()
     if (asked_s := _asked_s(query, subject)) >= UNANSWERED_S:
         return State.STALLED, f"its source has not answered for {span(asked_s)}"
-    if not query.has_worked:
+    if not query.is_under_way:
         return State.STARTING, "first batch"
     if query.lag_rows is not None and query.lag_rows > max(query.last_rows_in, 1):
         return State.CATCHING_UP, f"{query.lag_rows:,} rows behind{_to_go(query)}"

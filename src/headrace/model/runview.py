@@ -73,6 +73,12 @@ class QueryView:
         """It committed a batch, or looked at its source and found nothing to do."""
         return self.batches > 0 or self.last_idle_at is not None
 
+    @property
+    def is_under_way(self) -> bool:
+        """It has worked; or it is in the middle of its first real-time batch, and rows flow."""
+        is_flowing = self.batch_length_s is not None and self.trigger_active is True
+        return self.has_worked or (is_flowing and str(self.message).startswith("Processing"))
+
 
 @dataclass(frozen=True, slots=True)
 class RunView:
@@ -107,6 +113,10 @@ class RunView:
     def has_worked(self) -> bool:
         """Every query has: the sign of a run that is more than merely alive."""
         return bool(self.queries) and all(query.has_worked for query in self.queries.values())
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self.queries) and all(query.is_under_way for query in self.queries.values())
 
 
 def fold(view: RunView, event: Event, heard_at: float) -> RunView:

@@ -26,6 +26,7 @@ def found(work: Workspace, name: str | None, *, is_all: bool) -> list[Alert]:
 def as_body(alert: Alert) -> dict[str, Any]:
     names = (
         "id", "key", "pipeline", "query", "rule", "title", "severity",
-        "opened_at", "updated_at", "resolved_at", "resolve_at", "count", "reopened", "data",
+        "opened_at", "noticed_at", "updated_at", "resolved_at", "resolve_at",
+        "count", "reopened", "data",
     )  # fmt: skip
     return {name: getattr(alert, name) for name in names}

@@ -36,6 +36,7 @@ class Alert:
     updates: int  # how often it was opened again while open
     reopened: int  # how many episodes of this key came before
     resolve_at: float | None = None  # over by itself once its query has worked until then
+    noticed_at: float | None = None  # when it was stored; `opened_at` is what its row says
 
     @property
     def count(self) -> int:
@@ -75,8 +76,8 @@ def open_once(
             return False
         conn.execute(
             "INSERT INTO alerts (key, pipeline, query, rule, title, severity, data, opened_at,"
-            " updated_at, reopened)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8,"
+            " updated_at, noticed_at, reopened)"
+            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?8,"
             " coalesce((SELECT reopened + 1 FROM alerts WHERE key = ?1"
             " ORDER BY id DESC LIMIT 1), 0))",
             (key, pipeline, query, rule, title, str(severity), body, at),
@@ -105,7 +106,7 @@ def take(
         if taken is not None and batch <= taken["batch"]:
             return []
         for row in rows:
-            changes += applied(conn, pipeline, query, row)
+            changes += applied(conn, pipeline, query, row, at)
         conn.execute(
             "INSERT INTO taken_batches (query_id, batch, at) VALUES (?, ?, ?)"
             " ON CONFLICT (query_id) DO UPDATE SET batch = excluded.batch, at = excluded.at",
@@ -114,12 +115,12 @@ def take(
     return changes
 
 
-def applied(conn: db.Store, pipeline: str, query: str, row: AlertRow) -> list[Change]:
+def applied(conn: db.Store, pipeline: str, query: str, row: AlertRow, at: float) -> list[Change]:
     """What a row does to its alert; inside a transaction."""
     key = key_of(pipeline, query, row)
     if row.resolved:
         return _resolved(conn, "key = ?", (key,), row.at)
-    return [Change(True, key, row.title)] if _add(conn, key, pipeline, query, row) else []
+    return [Change(True, key, row.title)] if _add(conn, key, pipeline, query, row, at) else []
 
 
 def key_of(pipeline: str, query: str, row: AlertRow) -> str:
@@ -129,7 +130,7 @@ def key_of(pipeline: str, query: str, row: AlertRow) -> str:
     return f"{pipeline}/{query}/{row.key[0] if len(row.key) == 1 else json.dumps(row.key)}"
 
 
-def _add(conn: db.Store, key: str, pipeline: str, query: str, row: AlertRow) -> bool:
+def _add(conn: db.Store, key: str, pipeline: str, query: str, row: AlertRow, at: float) -> bool:
     """True if it was not open; else it counts on the open one."""
     after = row.resolve_after_s
     resolve_at = None if after is None else row.told_at + after
@@ -144,11 +145,11 @@ def _add(conn: db.Store, key: str, pipeline: str, query: str, row: AlertRow) -> 
     # The last episode alone is asked, by the index: a key that flaps has thousands.
     conn.execute(
         "INSERT INTO alerts (title, severity, data, opened_at, resolve_at, updates, key, pipeline,"
-        " query, rule, updated_at, reopened)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?4,"
+        " query, rule, noticed_at, updated_at, reopened)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?4,"
         " coalesce((SELECT reopened + 1 FROM alerts WHERE key = ?7"
         " ORDER BY id DESC LIMIT 1), 0))",
-        (*said, row.count - 1, key, pipeline, query, RULE_OF_ROWS),
+        (*said, row.count - 1, key, pipeline, query, RULE_OF_ROWS, at),
     )
     return True
 

@@ -25,7 +25,7 @@ def take(
         for one in rows:
             if _is_twin(conn, one):
                 continue
-            found = alerts.applied(conn, one.pipeline, one.query, one.row)
+            found = alerts.applied(conn, one.pipeline, one.query, one.row, at)
             conn.executemany(
                 "INSERT INTO topic_changes (pipeline, is_opened, key, title, at)"
                 " VALUES (?, ?, ?, ?, ?)",

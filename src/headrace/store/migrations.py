@@ -124,6 +124,8 @@ _ALERTS_2: Step = (
 )
 
 _ALERTS_3: Step = (
+    # `opened_at` is what the row says; this is when it was here to be seen.
+    "ALTER TABLE alerts ADD COLUMN noticed_at REAL",
     # Up to where the topic of alert rows was taken, rows that were (some are sent twice), and what
     # they changed, until the supervisor has told of it.
     """CREATE TABLE topic_positions (

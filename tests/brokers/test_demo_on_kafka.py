@@ -1,0 +1,61 @@
+"""`headrace demo --kafka` whole: a broker of its own, the JVM killed once, counted and measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e import demos, rig
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+
+MEASURED = {"history", "logins", "heartbeats", "overloaded", "silent"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo-on-kafka") / "shop"
+
+
+@pytest.fixture(scope="module")
+def told(folder: Path) -> dict[str, Any]:
+    with demos.demo(
+        folder, "--kafka", "--for", "20s", "--rate", "100", "--json", HEADRACE_WEB="off"
+    ) as run:
+        rig.eventually("rows flow in real time", lambda: is_flowing(run.project), 200)
+        demos.kill_jvm(run.project)
+        return demos.told(run.ended(600))
+
+
+def is_flowing(project: rig.Project) -> bool:
+    if not (project.state / "alerttopics.json").exists():
+        return False
+    states = {one["name"]: one["state"] for one in project.status("metrics").get("queries", [])}
+    return states.get("heartbeats") == "running"
+
+
+def test_nothing_is_lost_and_only_the_topic_may_have_a_row_twice(told: dict[str, Any]) -> None:
+    assert (told["lost"], told["doubled"]) == (0, 0), told
+    assert told["quarantined"] == told["malformed"] > 0
+    assert told["restarts"] >= 1
+    assert told["alerts"]["overloaded"] >= 1
+    assert told["alerts"]["silent"] >= 1
+
+
+def test_every_result_says_how_long_it_took(told: dict[str, Any]) -> None:
+    assert told["latency_ms"].keys() >= MEASURED
+    for name in MEASURED:
+        one = told["latency_ms"][name]
+        assert 0 < one["p50"] <= one["p99"], (name, one)
+    # A killed JVM costs the rows of its start; in between they come in real time, or not at all.
+    assert told["latency_ms"]["heartbeats"]["p50"] < told["latency_ms"]["history"]["p50"]
+
+
+def test_broker_and_pipeline_are_gone_with_the_demo(told: dict[str, Any], folder: Path) -> None:
+    broker = json.loads((folder / ".headrace" / "kafka" / "process.json").read_text())
+
+    assert rig.Project(folder).living() == []
+    assert not Path(f"/proc/{broker['pid']}").exists()
