@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import config, references
+from headrace import config, references, words
 from headrace.errors import ConfigError, Error, Problems
 from headrace.model.limits import DrainLimits, RestartLimits
 
@@ -60,13 +60,13 @@ def test_without_a_file_above_the_folder_itself_is_the_project(tmp_path: Path) -
     ],
 )
 def test_a_length_of_time_is_seconds(written: object, seconds: float) -> None:
-    assert config.parse_duration(written) == seconds
+    assert words.parse_duration(written) == seconds
 
 
 @pytest.mark.parametrize("wrong", ["soon", "10", "5 parsecs", "", "-3s", -1, True, None, "1s x"])
 def test_what_is_no_length_of_time_is_refused(wrong: object) -> None:
     with pytest.raises(ConfigError) as caught:
-        config.parse_duration(wrong)
+        words.parse_duration(wrong)
 
     assert caught.value.code == "bad-duration"
     assert '"10 seconds"' in str(caught.value.fix)

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.config import Settings, near, parse_duration
+from headrace.config import Settings
 from headrace.connectors import alertlines, wholefile
 from headrace.connectors import columns as named
 from headrace.connectors.connector import Connector, given_folder, require, started
 from headrace.errors import ConnectorError
 from headrace.model.alerts import SEVERITIES, AlertRow
 from headrace.model.places import Places
+from headrace.words import near, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from headrace.config import near
 from headrace.errors import ConnectorError, Error, SetupError
+from headrace.words import near
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from headrace.config import near
 from headrace.connectors.connector import Connector
 from headrace.errors import ConnectorError, Error
+from headrace.words import near
 
 KINDS = {
     "files": "headrace.connectors.files:files",
