@@ -55,6 +55,7 @@ class Settings:
     watchdog: WatchdogLimits = field(default_factory=WatchdogLimits)
     drain: DrainLimits = field(default_factory=DrainLimits)
     web: WebSettings = field(default_factory=WebSettings)
+    mirror: str | None = None  # the consumer group of a query, with {pipeline} and {query} in it
     fresh_within: float | None = None
     queries: Mapping[str, QuerySettings] = field(default_factory=dict)
     notify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -178,6 +179,7 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         watchdog=WatchdogLimits(**asdict(checked.watchdog)),
         drain=DrainLimits(**asdict(checked.drain)),
         web=_web(project, checked.web),
+        mirror=_mirror(checked.lag.mirror, text),
         fresh_within=checked.fresh_within,
         queries={n: QuerySettings(**asdict(query)) for n, query in checked.queries.items()},
         notify=checked.notify,
@@ -193,3 +195,20 @@ def _web(project: Path, given: WebSettings) -> WebSettings:
     files = {n: counted_from(project, own[n]) for n in ("certificate", "key") if own[n]}
     enabled = given.enabled and os.environ.get("HEADRACE_WEB", "").lower() not in ("0", "off")
     return WebSettings(**{**own, **files, "enabled": enabled})
+
+
+def _mirror(name: str | None, text: str) -> str | None:
+    """Two queries in one group would move each other."""
+    if not name:
+        return None
+    found = set(re.findall(r"\{(\w*)\}", name))
+    if not {"pipeline", "query"} <= found <= {"pipeline", "query", "profile"}:
+        raise ConfigError(
+            f"lag.mirror cannot be {name!r}.",
+            why="It names the consumer group of each query, so {pipeline} and {query} have to be "
+            "in it; {profile} may.",
+            where=shapes.place(text, ["lag", "mirror"]),
+            fix='Write mirror = "headrace-{pipeline}-{query}".',
+            slug="lag-mirror",
+        )
+    return name

@@ -152,6 +152,12 @@ class _Web(WebSettings):
 
 
 @dataclass(frozen=True)
+class _Lag:
+    __pydantic_config__ = _STRICT
+    mirror: str | None = None
+
+
+@dataclass(frozen=True)
 class _Query(QuerySettings):
     __pydantic_config__ = _STRICT
 
@@ -176,6 +182,7 @@ class File(_Pipeline):
     __pydantic_config__ = _STRICT
     project: _Project = field(default_factory=_Project)
     web: _Web = field(default_factory=_Web)
+    lag: _Lag = field(default_factory=_Lag)
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     sinks: dict[str, dict[str, Any]] = field(default_factory=dict)
     notify: dict[str, dict[str, Any]] = field(default_factory=dict)

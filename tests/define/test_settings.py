@@ -114,6 +114,20 @@ def test_an_unknown_setting_names_the_near_miss_and_the_known_ones(tmp_path: Pat
     assert problem.where == "headrace.toml:2"
 
 
+@pytest.mark.parametrize("name", ["mine", "{pipeline}", "{query}", "{pipeline}-{query}-{x}"])
+def test_a_group_that_two_queries_would_share_is_refused(tmp_path: Path, name: str) -> None:
+    (problem,) = refused(tmp_path, f'[lag]\nmirror = "{name}"\n')
+
+    assert (problem.code, problem.where) == ("lag-mirror", "headrace.toml:2")
+
+
+def test_a_group_of_each_query_is_taken(tmp_path: Path) -> None:
+    text = '[lag]\nmirror = "{profile}-{pipeline}-{query}"\n'
+
+    assert config.load(written(tmp_path, text)).mirror == "{profile}-{pipeline}-{query}"
+    assert config.load(written(tmp_path, "")).mirror is None
+
+
 def test_an_unknown_table_is_refused(tmp_path: Path) -> None:
     (problem,) = refused(tmp_path, "[source.x]\nkind = 'text'\n")
 

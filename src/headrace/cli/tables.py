@@ -194,6 +194,10 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
                 Text(f"{part.next:,} of {part.low:,} to {part.high:,}", style="dim"),
             )
     console().print(table)
+    for one in found:
+        if one.group_problem:
+            words = f"The group of {one.pipeline}/{one.query} is not moved: {one.group_problem}"
+            console().print(Text(words, style="red"))
 
 
 def _span(seconds: float | None) -> str:

@@ -44,26 +44,14 @@ class Broker:
         self._within_s = WITHIN_S if within_s is None else within_s
         self._said: list[Any] = []
         self._administers: Any = None
-        self._consumer = self._made(
-            {
-                **connector.client(),
-                "group.id": "headrace-asks",  # demanded, and never joined
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "socket.timeout.ms": int(self._within_s * 1000),
-                "error_cb": self._said.append,
-                "log_level": 0,
-            }
-        )
-
-    def _made(self, settings: dict[str, Any]) -> Any:
-        """A file of a certificate that is not there is found here, before anything is asked."""
-        kafka = _client()
-        try:
-            return kafka.Consumer(settings, logger=_QUIET)
-        except kafka.KafkaException as exc:
-            error = exc.args[0]
-            raise explained(self.servers, error.code(), error.str(), self._connector) from exc
+        settings = {
+            "group.id": "headrace-asks",  # demanded, and never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "socket.timeout.ms": int(self._within_s * 1000),
+            "error_cb": self._said.append,
+        }
+        self._consumer = begun(confluent().Consumer, connector, settings)
 
     def __enter__(self) -> Broker:
         return self
@@ -104,7 +92,7 @@ class Broker:
             return f"{len(self.topics())} topics; rows say which"
         (partitions,) = self.wanted().values()
         topic = self._connector.topic
-        kafka = _client()
+        kafka = confluent()
         asked = self._admin().describe_topics(
             kafka.TopicCollection([topic]),
             include_authorized_operations=True,
@@ -123,7 +111,7 @@ class Broker:
 
     def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], Ends]:
         """By topic and partition."""
-        kafka = _client()
+        kafka = confluent()
         found = {}
         for topic, numbers in partitions.items():
             for number in numbers:
@@ -136,7 +124,7 @@ class Broker:
 
     def moment(self, topic: str, partition: int, offset: int) -> float | None:
         """When the record at this place, or the next one that is still there, was written."""
-        kafka = _client()
+        kafka = confluent()
         self._consumer.assign([kafka.TopicPartition(topic, partition, offset)])
         try:
             message = self._asked(lambda: self._consumer.poll(self._within_s))
@@ -167,12 +155,11 @@ class Broker:
         from confluent_kafka.admin import AdminClient
 
         if self._administers is None:
-            settings = {**self._connector.client(), "log_level": 0}
-            self._administers = AdminClient(settings, logger=_QUIET)
+            self._administers = begun(AdminClient, self._connector, {})
         return self._administers
 
     def _asked(self, ask: Any) -> Any:
-        kafka = _client()
+        kafka = confluent()
         self._said.clear()
         try:
             return ask()
@@ -182,7 +169,7 @@ class Broker:
     def _failed(self, error: Any) -> Error:
         """The broker's own refusal first; "no answer" has a cause, which came as an event."""
         self._consumer.poll(0)  # lets waiting events through
-        code = _client().KafkaError
+        code = confluent().KafkaError
         order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
         told = [*self._said, error]
         worst = next((one for kind in order for one in told if one.code() == kind), error)
@@ -200,13 +187,22 @@ class Broker:
         )
 
 
+def begun(kind: Any, connector: Kafka, settings: Mapping[str, Any]) -> Any:
+    """A client of that kind. What it cannot be made of is found here, before anything is asked."""
+    try:
+        return kind({**connector.client(), **settings, "log_level": 0}, logger=_QUIET)
+    except confluent().KafkaException as exc:
+        error = exc.args[0]
+        raise explained(connector.servers, error.code(), error.str(), connector) from exc
+
+
 def counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
 
 
 def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
     """A failure of librdkafka as what, why and fix. Pure but for the table of its codes."""
-    known = _client().KafkaError
+    known = confluent().KafkaError
     user = f" as {connector.user!r}" if connector.user else ""
     if code == known._AUTHENTICATION:
         return ConnectorError(
@@ -243,7 +239,7 @@ def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
     )
 
 
-def _client() -> Any:
+def confluent() -> Any:
     try:
         import confluent_kafka
     except ImportError as exc:

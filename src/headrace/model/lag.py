@@ -5,7 +5,7 @@ is lost. Made by the relay, also while the query is down. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 SEEN_S = 30.0  # an older look says nothing about now
@@ -53,6 +53,8 @@ class QueryLag:
     catch_up_s: float | None = None  # at the rates of the last minute; None: not in sight
     is_real_time: bool = False  # it writes down where it is at the end of a batch only
     problem: str | None = None
+    group: str | None = None  # the consumer group that is moved along with it
+    group_problem: str | None = None  # why that group does not stand where the query does
 
     @property
     def records(self) -> int | None:
@@ -93,8 +95,8 @@ class QueryLag:
         partitions = tuple(
             PartitionLag(**{name: one[name] for name in names}) for one in body["partitions"]
         )
-        rest = ("pipeline", "query", "at", "catch_up_s", "is_real_time", "problem")
-        return cls(**{name: body[name] for name in rest}, partitions=partitions)
+        rest = {f.name: body[f.name] for f in fields(cls) if f.name != "partitions"}
+        return cls(**rest, partitions=partitions)
 
 
 def catch_up_s(seen: Sequence[QueryLag]) -> float | None:

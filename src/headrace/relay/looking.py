@@ -41,7 +41,7 @@ class Looking:
     def look(self, work: Workspace) -> list[QueryLag]:
         found = []
         down: dict[str, str] = {}  # a cluster that does not answer is asked once a look
-        for definition, query in _queries(work):
+        for definition, query in queries(work):
             read = positions.of(query.checkpoint or "")
             if read == {}:
                 continue
@@ -111,7 +111,7 @@ class Looking:
         return self._brokers[key]
 
 
-def _queries(work: Workspace) -> Iterator[tuple[Definition, Query]]:
+def queries(work: Workspace) -> Iterator[tuple[Definition, Query]]:
     for item in desired.listed(work.places):
         found = definitions.stored(work, item.version, item.profile, item.pipeline)
         if found is not None and topics.has_any(found):

@@ -7,7 +7,6 @@ never outlives it. Whatever becomes of it, no pipeline notices.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import select
 import sys
@@ -17,12 +16,12 @@ from headrace import config, logs
 from headrace.errors import Error
 from headrace.project.workspace import Workspace, open_workspace
 from headrace.relay.looking import Looking
+from headrace.relay.mirroring import Mirroring
+from headrace.relay.saying import Saying
 from headrace.state import lags
 
 NICE = 5  # where cores are short, the pipelines come first
 LOOK_S = 5.0
-
-logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,10 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logs.configure()
     os.nice(NICE)
-    looking = Looking()
+    looking, mirroring, saying = Looking(), Mirroring(), Saying()
     try:
         while True:
-            look(looking, open_workspace(given.project, given.profile))
+            work = open_workspace(given.project, given.profile)
+            problems = look(work, looking, mirroring)
+            saying.tell(problems)
             if _is_alone(LOOK_S):
                 return 0
     except Error as exc:
@@ -45,15 +46,16 @@ def main(arguments: list[str] | None = None) -> int:
         looking.close()
 
 
-def look(looking: Looking, work: Workspace) -> None:
-    found = looking.look(work)
-    problems = {one.problem for one in found if one.problem}
-    for problem in sorted(problems):
-        logger.warning("%s", problem)
+def look(work: Workspace, looking: Looking, mirroring: Mirroring) -> list[str]:
+    """What is wrong. The lag is written before a group is moved, so that it waits for nobody."""
+    found = [mirroring.told(one) for one in looking.look(work)]
+    problems = [text for one in found for text in (one.problem, one.group_problem) if text]
     try:
         lags.write(work.places, found)
     except OSError as exc:
-        logger.warning("lag.json cannot be written: %s", exc)
+        problems.append(f"lag.json cannot be written: {exc.strerror or exc}")
+    mirroring.tick(work, found)
+    return problems
 
 
 def _is_alone(within_s: float) -> bool:
