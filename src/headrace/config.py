@@ -60,6 +60,7 @@ class Settings:
     queries: Mapping[str, QuerySettings] = field(default_factory=dict)
     notify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     alerts: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by exporter
     pipelines: tuple[str, ...] = ()  # names that have a section [pipelines.NAME]
     text: str = field(default="", repr=False)  # of the file, for the lines of later errors
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -184,6 +185,7 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         queries={n: QuerySettings(**asdict(query)) for n, query in checked.queries.items()},
         notify=checked.notify,
         alerts=checked.alerts,
+        metrics={name: given for name, given in asdict(checked.metrics).items() if given},
         pipelines=tuple(checked.pipelines),
         text=text,
         raw=raw,

@@ -2,8 +2,7 @@
 
 What was resolved is remembered, so that it can be taken out of every text by its value before
 anything is stored or shown. Invariant: only a driver, the relay and `check --connect` use a value,
-and none writes one;
-the page's process asks for `values` only to take them out of what it shows.
+and none writes one; the page's process asks for `values` only to take them out of what it shows.
 """
 
 from __future__ import annotations

@@ -16,7 +16,14 @@ from headrace.model.web import WebSettings
 from headrace.words import near, parse_duration
 
 FILE = "headrace.toml"
-_FREE = ("sources", "sinks", "notify", "alerts", "spark")  # tables whose keys are not ours
+_FREE = (
+    "sources",
+    "sinks",
+    "notify",
+    "alerts",
+    "metrics",
+    "spark",
+)  # tables whose keys are not ours
 
 
 def validated(raw: Mapping[str, Any], text: str) -> File:
@@ -158,6 +165,12 @@ class _Lag:
 
 
 @dataclass(frozen=True)
+class _Metrics:
+    __pydantic_config__ = _STRICT
+    kafka: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class _Query(QuerySettings):
     __pydantic_config__ = _STRICT
 
@@ -183,6 +196,7 @@ class File(_Pipeline):
     project: _Project = field(default_factory=_Project)
     web: _Web = field(default_factory=_Web)
     lag: _Lag = field(default_factory=_Lag)
+    metrics: _Metrics = field(default_factory=_Metrics)
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     sinks: dict[str, dict[str, Any]] = field(default_factory=dict)
     notify: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -11,6 +11,7 @@ import pytest
 from headrace import config, references, words
 from headrace.errors import ConfigError, Error, Problems
 from headrace.model.limits import DrainLimits, RestartLimits
+from headrace.project import outlets
 
 
 def written(folder: Path, text: str) -> Path:
@@ -126,6 +127,43 @@ def test_a_group_of_each_query_is_taken(tmp_path: Path) -> None:
 
     assert config.load(written(tmp_path, text)).mirror == "{profile}-{pipeline}-{query}"
     assert config.load(written(tmp_path, "")).mirror is None
+
+
+def test_progress_goes_to_a_topic_with_the_fields_of_a_sink(tmp_path: Path) -> None:
+    text = '[metrics.kafka]\nservers = "b:9092"\nca = "ca.pem"\nuser = "u"\npassword = "${env:P}"\n'
+
+    found = outlets.metrics(config.load(written(tmp_path, text)))
+
+    assert found is not None
+    assert (found.servers, found.topic, found.user) == ("b:9092", "headraceMetrics", "u")
+    assert found.ca == str(tmp_path / "ca.pem")
+    assert outlets.metrics(config.load(written(tmp_path, ""))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('servers = "b:9092"\ntopc = "t"', "unknown-field"),
+        ('topic = "t"', "missing-field"),
+        ('servers = "b:9092"\nsubscribe = "t"', "kafka-topics"),
+        ('servers = "b:9092"\nuser = "u"\npassword = "plain"', "plain-secret"),
+    ],
+)
+def test_what_is_wrong_with_the_topic_of_progress_is_told(
+    tmp_path: Path, text: str, code: str
+) -> None:
+    settings = config.load(written(tmp_path, f"[metrics.kafka]\n{text}\n"))
+
+    with pytest.raises(Error) as caught:
+        outlets.check(settings)
+
+    assert (caught.value.code, caught.value.where) == (code, "headrace.toml:1")
+
+
+def test_an_exporter_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, '[metrics.kafkaa]\nservers = "b:9092"\n')
+
+    assert (problem.code, problem.fix) == ("unknown-setting", "Did you mean 'kafka'?")
 
 
 def test_an_unknown_table_is_refused(tmp_path: Path) -> None:

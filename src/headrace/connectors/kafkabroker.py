@@ -169,10 +169,7 @@ class Broker:
     def _failed(self, error: Any) -> Error:
         """The broker's own refusal first; "no answer" has a cause, which came as an event."""
         self._consumer.poll(0)  # lets waiting events through
-        code = confluent().KafkaError
-        order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
-        told = [*self._said, error]
-        worst = next((one for kind in order for one in told if one.code() == kind), error)
+        worst = cause(self._said, error)
         return explained(self.servers, worst.code(), worst.str(), self._connector)
 
     def _missing(self, name: str, known: Mapping[str, object]) -> ConnectorError:
@@ -194,6 +191,14 @@ def begun(kind: Any, connector: Kafka, settings: Mapping[str, Any]) -> Any:
     except confluent().KafkaException as exc:
         error = exc.args[0]
         raise explained(connector.servers, error.code(), error.str(), connector) from exc
+
+
+def cause(said: Iterable[Any], error: Any) -> Any:
+    """Of what a client said while it tried, and the error at the end: the one that explains it."""
+    code = confluent().KafkaError
+    order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
+    told = [*said, error]
+    return next((one for kind in order for one in told if one.code() == kind), error)
 
 
 def counted(partitions: int) -> str:

@@ -16,6 +16,7 @@ from headrace import config, logs
 from headrace.errors import Error
 from headrace.project.workspace import Workspace, open_workspace
 from headrace.relay.looking import Looking
+from headrace.relay.metrics import Metrics
 from headrace.relay.mirroring import Mirroring
 from headrace.relay.saying import Saying
 from headrace.state import lags
@@ -31,19 +32,24 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logs.configure()
     os.nice(NICE)
-    looking, mirroring, saying = Looking(), Mirroring(), Saying()
+    looking, mirroring, metrics, saying = Looking(), Mirroring(), Metrics(), Saying()
     try:
+        work = open_workspace(given.project, given.profile)
+        trouble: list[str] = []
         while True:
-            work = open_workspace(given.project, given.profile)
-            problems = look(work, looking, mirroring)
-            saying.tell(problems)
+            unsent = metrics.tick(work)
+            saying.tell([*look(work, looking, mirroring), *unsent, *trouble])
             if _is_alone(LOOK_S):
+                if not unsent:
+                    metrics.tick(work)  # the last words of runs that have ended before us
                 return 0
+            work, trouble = _reopened(work)
     except Error as exc:
         sys.stderr.write(f"{exc}\n")
         return exc.exit_code
     finally:
         looking.close()
+        metrics.close()
 
 
 def look(work: Workspace, looking: Looking, mirroring: Mirroring) -> list[str]:
@@ -56,6 +62,14 @@ def look(work: Workspace, looking: Looking, mirroring: Mirroring) -> list[str]:
         problems.append(f"lag.json cannot be written: {exc.strerror or exc}")
     mirroring.tick(work, found)
     return problems
+
+
+def _reopened(work: Workspace) -> tuple[Workspace, list[str]]:
+    """With the settings as they are now; those of before while the file is wrong."""
+    try:
+        return open_workspace(work.project, work.profile), []
+    except Error as exc:
+        return work, [f"headrace.toml is not read again: {exc.what}"]
 
 
 def _is_alone(within_s: float) -> bool:

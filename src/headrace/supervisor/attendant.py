@@ -34,14 +34,16 @@ Start = Callable[[list[str], Path, Path], Companion]
 
 def both(settings: Settings, places: Places) -> tuple[Attendant, Attendant]:
     """The page's, if it is switched on, and the relay's, once something is deployed that reads a
-    broker."""
+    broker, or anything if progress is to be exported."""
     page = Attendant(
         "the page's process", "headrace.web.main", settings, places.web_log,
         lambda: settings.web.enabled,
     )  # fmt: skip
     relay = Attendant(
         "the relay", "headrace.relay.main", settings, places.relay_log,
-        lambda: any(_reads_a_broker(places, one) for one in desired.listed(places)),
+        lambda: any(
+            settings.metrics or _reads_a_broker(places, one) for one in desired.listed(places)
+        ),
     )  # fmt: skip
     return page, relay
 
