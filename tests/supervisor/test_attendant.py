@@ -95,6 +95,17 @@ def test_one_that_lived_well_is_quickly_back(story: Story) -> None:
     assert story.starts_between(100, 110) == [101]
 
 
+def test_its_log_is_kept_short_also_while_it_lives(story: Story) -> None:
+    story.starts_between(0, 100)
+    story.places.web_log.parent.mkdir(parents=True)
+    story.places.web_log.write_bytes(b"x" * (attendant.LOG_BYTES + 1))
+
+    story.starts_between(100, 200)
+
+    assert story.places.web_log.stat().st_size == 0
+    assert len(story.children) == 1
+
+
 def test_it_ends_with_the_supervisor(story: Story) -> None:
     story.starts_between(0, 1)
 

@@ -174,7 +174,7 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
     table.add_column("")
     for one in found:
         gone = f"{one.gone:,} records are gone before they were read" if one.gone else ""
-        note = "" if one.problem or gone or not one.is_real_time else "as of its last batch"
+        note = "" if gone else one.note
         table.add_row(
             f"{one.pipeline}/{one.query}",
             f"{one.records:,}" if one.records is not None else "",

@@ -137,6 +137,20 @@ class Broker:
         kind, at = message.timestamp()
         return at / 1000 if kind != kafka.TIMESTAMP_NOT_AVAILABLE else None
 
+    def newest(self, topic: str) -> float | None:
+        """When its newest record was written; None: it has none. An old broker cannot say."""
+        from confluent_kafka.admin import OffsetSpec
+
+        kafka = confluent()
+        known = self._asked(lambda: self._consumer.list_topics(topic, timeout=self._within_s))
+        latest = OffsetSpec.max_timestamp()
+        wanted = {kafka.TopicPartition(topic, n): latest for n in known.topics[topic].partitions}
+        if not wanted:
+            return None
+        asked = self._admin().list_offsets(wanted, request_timeout=self._within_s)
+        times = [self._asked(one.result).timestamp for one in asked.values()]
+        return max((at / 1000 for at in times if at >= 0), default=None)
+
     def kept_s(self, topic: str) -> float | None:
         """How long the topic keeps a record; None: for ever, or this login is not told."""
         from confluent_kafka.admin import ConfigResource, ResourceType

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from headrace.model.health import span
+
 SEEN_S = 30.0  # an older look says nothing about now
 RATE_S_MIN = 3.0  # a rate over less than that is noise
 
@@ -52,6 +54,7 @@ class QueryLag:
     partitions: tuple[PartitionLag, ...] = ()
     catch_up_s: float | None = None  # at the rates of the last minute; None: not in sight
     is_real_time: bool = False  # it writes down where it is at the end of a batch only
+    written_s: float | None = None  # of a real-time one: how old its topic's newest record is
     problem: str | None = None
     group: str | None = None  # the consumer group that is moved along with it
     group_problem: str | None = None  # why that group does not stand where the query does
@@ -76,6 +79,16 @@ class QueryLag:
     def gone(self) -> int:
         return sum(one.gone for one in self.partitions)
 
+    @property
+    def note(self) -> str | None:
+        """How the numbers are to be read."""
+        if self.problem or not self.is_real_time:
+            return None
+        newest = (
+            "" if self.written_s is None else f"; newest row written {span(self.written_s)} ago"
+        )
+        return f"real time: as of its last batch{newest}"
+
     def is_of(self, now: float) -> bool:
         return now - self.at <= SEEN_S
 
@@ -86,6 +99,7 @@ class QueryLag:
             "seconds": self.seconds,
             "loss_in_s": self.loss_in_s,
             "gone": self.gone,
+            "note": self.note,
         }
         return {**asdict(self), **worked_out}
 

@@ -27,6 +27,7 @@ DELAY_S_MIN, DELAY_S_MAX = 1.0, 60.0
 WELL_AFTER_S = 60.0  # lived that long, the next start is quick again
 WANTED_S = 2.0  # how often it is looked whether one is wanted
 LOG_BYTES = 4 * 1024 * 1024
+TIDY_S = 60.0  # how often its log is kept short
 BROKERS = ("kafka", "event_hubs")
 
 Start = Callable[[list[str], Path, Path], Companion]
@@ -87,17 +88,20 @@ class Attendant:
         self._child: Companion | None = None
         self._started_at = 0.0
         self._due_at = 0.0
+        self._tidy_at = 0.0
         self._delay_s = DELAY_S_MIN
 
     def tick(self, now: float) -> None:
         if self._child is not None and self._child.code is not None:
             self._gone(self._child.code, now)
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_S
+            logs.keep_short(self._log, LOG_BYTES)
         if self._child is not None or now < self._due_at:
             return
         if not self._is_wanted():
             self._due_at = now + WANTED_S
         else:
-            logs.keep_short(self._log, LOG_BYTES)
             self._started_at = now
             # Should the start itself fail, it is not tried in every tick.
             self._due_at = now + self._delay_s
