@@ -21,7 +21,10 @@ BANNED_ENDINGS = ("Manager", "Handler", "Helper", "Util", "Utils")
 BANNED_IMPORTS = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve"}
 
 # Who may import whom: strictly downward, never sideways. What a driver uses never uses the store.
-GROUND = {"errors", "model", "config", "logs", "jsonfile", "processes", "references", "state"}
+GROUND = {
+    "errors", "model", "words", "shapes", "config", "logs", "jsonfile", "processes", "references",
+    "state",
+}  # fmt: skip
 BELOW_DEFINE = GROUND | {"connectors", "checkpoints", "failures"}
 BELOW_ALERTS = BELOW_DEFINE | {"transforms", "define", "store"}
 BELOW_PROJECT = BELOW_ALERTS | {"alerts", "explore", "updates"}
@@ -33,7 +36,9 @@ MAY_IMPORT: Mapping[str, Set[str]] = {
     "processes": {"errors", "model"},
     "references": {"errors"},
     "logs": {"errors", "model"},
-    "config": {"errors", "model", "logs", "jsonfile"},
+    "words": {"errors"},
+    "shapes": {"errors", "model", "words"},
+    "config": {"errors", "model", "words", "shapes", "logs", "jsonfile"},
     "state": {"errors", "model", "jsonfile", "processes"},
     "store": GROUND,
     "connectors": GROUND,

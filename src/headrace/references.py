@@ -1,8 +1,8 @@
 """Secrets by reference: `${env:X}` and `${file:PATH}` stay as they are until a driver needs them.
 
 What was resolved is remembered, so that it can be taken out of every text by its value before
-anything is stored or shown. Invariant: no process but a driver uses a value, and none writes one;
-the page's process asks for `values` only to take them out of what it shows.
+anything is stored or shown. Invariant: only a driver, the relay and `check --connect` use a value,
+and none writes one; the page's process asks for `values` only to take them out of what it shows.
 """
 
 from __future__ import annotations

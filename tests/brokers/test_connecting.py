@@ -63,6 +63,16 @@ def test_it_says_where_a_sink_would_write(broker: Cluster, topic: str) -> None:
     assert kafka(broker.servers()).reached().endswith("topics; rows say which")
 
 
+def test_when_the_newest_record_of_a_topic_was_written(broker: Cluster, topic: str) -> None:
+    with kafkabroker.Broker(kafka(broker.servers(), topic=topic)) as asked:
+        assert asked.newest(topic) is None
+        sent(
+            broker, topic, *({"value": "x", "partition": n, "timestamp": 5_000 + n} for n in (0, 1))
+        )
+        assert asked.newest(topic) == 5.001
+        assert asked.newest("no-such-topic") is None
+
+
 def test_a_pattern_finds_its_topics(broker: Cluster) -> None:
     one, other = made(broker, 1, "found-one"), made(broker, 1, "found-two")
 

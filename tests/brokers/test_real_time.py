@@ -5,6 +5,7 @@ Every refusal is held against Spark's own: what we refuse Spark refuses, what we
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,11 @@ topic = "{target}"
 """
 
 
+def first_lag(project: rig.Project) -> dict[str, Any]:
+    found = json.loads(project.headrace("lag", "--json"))["queries"]
+    return dict(found[0]) if found else {}
+
+
 def test_a_real_time_pipeline_stops_at_the_end_of_its_batch_and_doubles_nothing(
     tmp_path: Path, broker: Cluster
 ) -> None:
@@ -194,6 +200,7 @@ def test_a_real_time_pipeline_stops_at_the_end_of_its_batch_and_doubles_nothing(
         sent(broker, source, *(f"{n}" for n in range(20)))
         received(broker, target, 20, timeout_s=60)
         (query,) = project.status("quick")["queries"]
+        lag = rig.eventually("a batch is done, and looked at", lambda: first_lag(project), 60)
         said = project.headrace("stop", "quick")
         assert "fast: stopped clean after batch" in said
         project.headrace("start", "quick")
@@ -202,6 +209,9 @@ def test_a_real_time_pipeline_stops_at_the_end_of_its_batch_and_doubles_nothing(
     finally:
         project.headrace("down", code=None)
     assert query["guarantee"] == "at-least-once"
+    assert lag["is_real_time"]
+    assert 0 <= lag["written_s"] < 60
+    assert lag["note"].startswith("real time: as of its last batch; newest row written ")
     assert sorted(found) == sorted([*(f"{n}" for n in range(20)), "last"])
 
 

@@ -67,7 +67,9 @@ def test_status_without_pipelines_says_how_to_begin(project: Project) -> None:
 
     assert done.exit_code == 0
     assert "headrace up" in done.stdout
-    assert project.json("status") == {"supervisor": None, "page": None, "pipelines": []}
+    assert project.json("status") == {
+        "supervisor": None, "page": None, "exports": [], "pipelines": []
+    }  # fmt: skip
 
 
 def test_status_says_where_the_page_is(project: Project) -> None:

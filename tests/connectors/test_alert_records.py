@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace import config
+from headrace.config import Settings
 from headrace.connectors import alerttopic
 from headrace.errors import ConnectorError
 
@@ -76,13 +79,25 @@ def test_what_is_no_row_is_refused_with_a_reason(value: bytes) -> None:
     assert str(refused.value)
 
 
-def test_a_bad_table_of_settings_says_what_it_has_to_hold() -> None:
-    with pytest.raises(ConnectorError) as unknown:
-        alerttopic.topic_of({"server": "x:1"})
-    with pytest.raises(ConnectorError) as both:
-        alerttopic.topic_of({"servers": "x:1", "subscribe": "a"})
+def settings(folder: Path, table: str) -> Settings:
+    (folder / "headrace.toml").write_text(table)
+    return config.load(folder)
 
-    assert unknown.value.code == "bad-alerts"
-    assert "servers" in str(unknown.value.fix)
-    assert both.value.where == "[alerts]"
-    assert alerttopic.topic_of({"servers": "x:1"}).topic == "headraceAlerts"
+
+def test_a_bad_table_of_settings_says_where_it_is_and_what_was_meant(tmp_path: Path) -> None:
+    with pytest.raises(ConnectorError) as unknown:
+        alerttopic.topic_of(settings(tmp_path, '[alerts]\nserver = "x:1"'))
+    with pytest.raises(ConnectorError) as both:
+        alerttopic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nsubscribe = "a"'))
+
+    assert "'servers'" in str(unknown.value.fix)
+    assert unknown.value.where == both.value.where == "headrace.toml:1"
+
+
+def test_the_topic_has_a_name_and_certificates_are_found_from_the_project(tmp_path: Path) -> None:
+    made = alerttopic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nca = "ca.pem"'))
+
+    assert made is not None
+    assert made.topic == "headraceAlerts"
+    assert made.ca == str(tmp_path / "ca.pem")
+    assert alerttopic.topic_of(settings(tmp_path, "")) is None

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace import config, references
+from headrace import config, references, words
 from headrace.errors import ConfigError, Error, Problems
 from headrace.model.limits import DrainLimits, RestartLimits
+from headrace.project import outlets
 
 
 def written(folder: Path, text: str) -> Path:
@@ -60,13 +61,13 @@ def test_without_a_file_above_the_folder_itself_is_the_project(tmp_path: Path) -
     ],
 )
 def test_a_length_of_time_is_seconds(written: object, seconds: float) -> None:
-    assert config.parse_duration(written) == seconds
+    assert words.parse_duration(written) == seconds
 
 
 @pytest.mark.parametrize("wrong", ["soon", "10", "5 parsecs", "", "-3s", -1, True, None, "1s x"])
 def test_what_is_no_length_of_time_is_refused(wrong: object) -> None:
     with pytest.raises(ConfigError) as caught:
-        config.parse_duration(wrong)
+        words.parse_duration(wrong)
 
     assert caught.value.code == "bad-duration"
     assert '"10 seconds"' in str(caught.value.fix)
@@ -112,6 +113,57 @@ def test_an_unknown_setting_names_the_near_miss_and_the_known_ones(tmp_path: Pat
     assert problem.fix == "Did you mean 'every'?"
     assert "checkpoint, every, fresh_within" in str(problem.why)
     assert problem.where == "headrace.toml:2"
+
+
+@pytest.mark.parametrize("name", ["mine", "{pipeline}", "{query}", "{pipeline}-{query}-{x}"])
+def test_a_group_that_two_queries_would_share_is_refused(tmp_path: Path, name: str) -> None:
+    (problem,) = refused(tmp_path, f'[lag]\nmirror = "{name}"\n')
+
+    assert (problem.code, problem.where) == ("lag-mirror", "headrace.toml:2")
+
+
+def test_a_group_of_each_query_is_taken(tmp_path: Path) -> None:
+    text = '[lag]\nmirror = "{profile}-{pipeline}-{query}"\n'
+
+    assert config.load(written(tmp_path, text)).mirror == "{profile}-{pipeline}-{query}"
+    assert config.load(written(tmp_path, "")).mirror is None
+
+
+def test_progress_goes_to_a_topic_with_the_fields_of_a_sink(tmp_path: Path) -> None:
+    text = '[metrics.kafka]\nservers = "b:9092"\nca = "ca.pem"\nuser = "u"\npassword = "${env:P}"\n'
+
+    found = outlets.metrics(config.load(written(tmp_path, text)))
+
+    assert found is not None
+    assert (found.servers, found.topic, found.user) == ("b:9092", "headraceMetrics", "u")
+    assert found.ca == str(tmp_path / "ca.pem")
+    assert outlets.metrics(config.load(written(tmp_path, ""))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('servers = "b:9092"\ntopc = "t"', "unknown-field"),
+        ('topic = "t"', "missing-field"),
+        ('servers = "b:9092"\nsubscribe = "t"', "kafka-topics"),
+        ('servers = "b:9092"\nuser = "u"\npassword = "plain"', "plain-secret"),
+    ],
+)
+def test_what_is_wrong_with_the_topic_of_progress_is_told(
+    tmp_path: Path, text: str, code: str
+) -> None:
+    settings = config.load(written(tmp_path, f"[metrics.kafka]\n{text}\n"))
+
+    with pytest.raises(Error) as caught:
+        outlets.check(settings)
+
+    assert (caught.value.code, caught.value.where) == (code, "headrace.toml:1")
+
+
+def test_an_exporter_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    (problem,) = refused(tmp_path, '[metrics.kafkaa]\nservers = "b:9092"\n')
+
+    assert (problem.code, problem.fix) == ("unknown-setting", "Did you mean 'kafka'?")
 
 
 def test_an_unknown_table_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -60,6 +61,15 @@ def test_a_problem_says_nothing_about_numbers() -> None:
 )
 def test_when_it_has_caught_up(looks: list[QueryLag], left_s: float | None) -> None:
     assert lag.catch_up_s(looks) == left_s
+
+
+def test_a_real_time_query_says_how_its_numbers_are_to_be_read() -> None:
+    assert seen(0.0, 5).note is None
+    fast = replace(seen(0.0, 5), is_real_time=True)
+    assert fast.note == "real time: as of its last batch"
+    told = replace(fast, written_s=0.25).note
+    assert told == "real time: as of its last batch; newest row written 0.2 s ago"
+    assert replace(fast, problem="nobody answers").note is None
 
 
 def test_an_old_look_says_nothing_about_now() -> None:

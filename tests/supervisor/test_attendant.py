@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from headrace import config
+from headrace.jsonfile import write_json
 from headrace.model.places import Places
+from headrace.model.runs import Desired
+from headrace.supervisor import attendant
 from headrace.supervisor.attendant import Attendant
+
+METRICS = '[metrics.kafka]\nservers = "127.0.0.1:9092"\n'
 
 
 class Child:
@@ -52,6 +57,14 @@ class Story:
         return found
 
 
+def _note(started: list[list[str]]) -> Any:
+    def start(command: list[str], cwd: Path, log: Path) -> Child:
+        started.append(command)
+        return Child()
+
+    return start
+
+
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     return Story(tmp_path)
@@ -82,6 +95,17 @@ def test_one_that_lived_well_is_quickly_back(story: Story) -> None:
     assert story.starts_between(100, 110) == [101]
 
 
+def test_its_log_is_kept_short_also_while_it_lives(story: Story) -> None:
+    story.starts_between(0, 100)
+    story.places.web_log.parent.mkdir(parents=True)
+    story.places.web_log.write_bytes(b"x" * (attendant.LOG_BYTES + 1))
+
+    story.starts_between(100, 200)
+
+    assert story.places.web_log.stat().st_size == 0
+    assert len(story.children) == 1
+
+
 def test_it_ends_with_the_supervisor(story: Story) -> None:
     story.starts_between(0, 1)
 
@@ -100,3 +124,23 @@ def test_the_environment_switches_it_off(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.delenv("HEADRACE_WEB")
     assert config.load(tmp_path).web.enabled
+
+
+@pytest.mark.parametrize(("text", "is_started"), [("", False), (METRICS, True)])
+def test_the_relay_is_wanted_for_metrics_alone_once_something_is_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, is_started: bool
+) -> None:
+    (tmp_path / "headrace.toml").write_text(text)
+    settings = config.load(tmp_path)
+    places = Places(settings.state)
+    started: list[list[str]] = []
+    monkeypatch.setattr(attendant.Attendant.__init__, "__defaults__", (_note(started),))
+    _, relay = attendant.both(settings, places)
+
+    relay.tick(0.0)
+    assert started == []
+    wanted = Desired("flow", "running", "v1", "dev", "flow.py")
+    write_json(places.desired("flow"), wanted.to_json())
+    relay.tick(10.0)
+
+    assert bool(started) is is_started

@@ -43,7 +43,7 @@ def check(options: Options, names: tuple[str, ...], connect: bool, json_: bool) 
 
     work = options.open()
     found = definitions.define(work, names, quiet=json_)
-    reached = connecting.reached(found) if connect else []
+    reached = connecting.reached(work.settings, found) if connect else []
     if json_:
         body = {"pipelines": [definition.to_json() for definition in found]}
         tables.print_json({**body, "connected": reached} if connect else body)

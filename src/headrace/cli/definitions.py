@@ -22,6 +22,7 @@ from headrace.errors import (
 from headrace.jsonfile import read_json
 from headrace.model.pipeline import Definition
 from headrace.model.runs import Exit, RunSpec
+from headrace.project import outlets
 from headrace.project.workspace import Target, Workspace, targets
 from headrace.supervisor import lock, process
 
@@ -45,6 +46,7 @@ def define(work: Workspace, names: Sequence[str], *, quiet: bool = False) -> lis
 
 def snapshot(work: Workspace, outside: Path | None = None) -> str:
     """A copy of the working tree by content hash, in a state folder that is surely ours."""
+    outlets.check(work.settings)  # else only the relay's log would say so
     try:
         lock.prepare_state(work.places)
         return versions.snapshot(work.project, work.places, work.settings.include, outside)

@@ -85,6 +85,6 @@ class Seconds(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        from headrace.config import parse_duration
+        from headrace.words import parse_duration
 
         return parse_duration(value)

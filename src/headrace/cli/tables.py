@@ -88,6 +88,7 @@ def overview(seen: Overview) -> RenderableType:
             )
         if status.queries:
             parts.append(_query_table(status.queries))
+    parts += [Text(one.words, style="yellow") for one in seen.exports if one.words]
     parts += [Text(hint, style="dim") for hint in seen.hints]
     if seen.page:
         parts.append(Text(f"page: {seen.page} (headrace token prints a link)", style="dim"))
@@ -173,7 +174,7 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
     table.add_column("")
     for one in found:
         gone = f"{one.gone:,} records are gone before they were read" if one.gone else ""
-        note = "" if one.problem or gone or not one.is_real_time else "as of its last batch"
+        note = "" if gone else one.note
         table.add_row(
             f"{one.pipeline}/{one.query}",
             f"{one.records:,}" if one.records is not None else "",
@@ -194,6 +195,10 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
                 Text(f"{part.next:,} of {part.low:,} to {part.high:,}", style="dim"),
             )
     console().print(table)
+    for one in found:
+        if one.group_problem:
+            words = f"The group of {one.pipeline}/{one.query} is not moved: {one.group_problem}"
+            console().print(Text(words, style="red"))
 
 
 def _span(seconds: float | None) -> str:

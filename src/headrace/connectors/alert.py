@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.config import Settings, near, parse_duration
+from headrace.config import Settings
 from headrace.connectors import alertlines, wholefile
 from headrace.connectors import columns as named
 from headrace.connectors.alerttopic import AlertTopic, Owner, home, topic_of
 from headrace.connectors.connector import Connector, given_folder, require, started
+from headrace.connectors.kafka import Kafka
 from headrace.errors import ConnectorError
 from headrace.model.alerts import SEVERITIES, AlertRow
 from headrace.model.places import Places
+from headrace.words import near, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,7 +44,7 @@ class Alert(Connector):
     resolve_after: float | None = None
     at: str | None = None
     path: str | None = None
-    topic: Mapping[str, Any] = field(default_factory=dict)  # [alerts]
+    topic: Kafka | None = None  # of [alerts]
     owner: Owner | None = None
 
     kind: ClassVar[str] = "alert"
@@ -53,10 +55,12 @@ class Alert(Connector):
 
     @property
     def can_real_time(self) -> bool:  # type: ignore[override]
-        return bool(self.topic)
+        return self.topic is not None
 
-    def in_real_time(self) -> AlertTopic:
-        return AlertTopic(self, topic_of(self.topic), self.owner or Owner("", "", ""))
+    def in_real_time(self) -> Connector:
+        if self.topic is None or self.owner is None:
+            return self
+        return AlertTopic(self, self.topic, self.owner)
 
     def lacks_for_real_time(self) -> str | None:
         return None if self.topic else "[alerts] in headrace.toml, the topic for alert rows"
@@ -64,7 +68,7 @@ class Alert(Connector):
     def of_query(self, settings: Settings, pipeline: str, query: str) -> Alert:
         path = str(Places(settings.state).alert_rows / pipeline / query)
         owner = Owner(home(settings), pipeline, query)
-        return replace(self, path=path, topic=settings.alerts, owner=owner)
+        return replace(self, path=path, topic=topic_of(settings), owner=owner)
 
     def fields(self) -> dict[str, Any]:
         """Without what Headrace gave it: nobody is to read there but the supervisor."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.config import Settings
 from headrace.connectors import alertlines
 from headrace.connectors.connector import Connector
+from headrace.connectors.fields import fitted
 from headrace.connectors.kafka import Kafka, kafka
-from headrace.errors import ConnectorError, Error
 from headrace.model.alerts import AlertRow, TopicRow
 
 if TYPE_CHECKING:
@@ -88,23 +88,14 @@ class AlertTopic(Connector):
         return self.topic.attach(writer, query=query, mode=mode, checkpoint=checkpoint)
 
 
-def topic_of(settings: Mapping[str, Any]) -> Kafka:
-    """The sink that `[alerts]` describes; raises what is wrong with it."""
-    try:
-        return kafka(**{"topic": TOPIC, **settings})
-    except TypeError as exc:
-        raise ConnectorError(
-            f"[alerts] is no topic: {exc}.",
-            why="It has the fields of a Kafka sink: servers, topic, and how to log in.",
-            where="[alerts]",
-            fix='Write servers = "HOST:PORT", and topic = "NAME" if it has another name than '
-            f"{TOPIC}.",
-            slug="bad-alerts",
-        ) from exc
-    except Error as exc:
-        raise ConnectorError(
-            f"[alerts]: {exc.what}", why=exc.why, where="[alerts]", fix=exc.fix, slug=exc.code
-        ) from exc
+def topic_of(settings: Settings) -> Kafka | None:
+    """The sink that `[alerts]` describes, if it does; raises what is wrong with it."""
+    if not settings.alerts:
+        return None
+    given = {"topic": TOPIC, **settings.alerts}
+    where = settings.place("alerts")
+    made = fitted(kafka, Kafka.kind, given, title="[alerts]", where=where)
+    return made.located(settings.project)
 
 
 def opened(value: bytes, at: float, own: str) -> TopicRow | None:

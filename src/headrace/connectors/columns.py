@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from headrace.config import near
 from headrace.connectors.connector import require
 from headrace.errors import ConnectorError
+from headrace.words import near
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import references
-from headrace.config import counted_from, parse_duration
+from headrace.config import counted_from
 from headrace.connectors import kafkaclient, kafkaoffsets
 from headrace.connectors.connector import Connector, plain_options, require, secret
 from headrace.connectors.kafka import Kafka, kafka
 from headrace.errors import ConnectorError
+from headrace.words import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

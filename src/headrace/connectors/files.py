@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.config import counted_from, near
+from headrace.config import counted_from
 from headrace.connectors.connector import Connector, plain_options, require, resolved, started
 from headrace.errors import ConnectorError
+from headrace.words import near
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.config import counted_from, parse_duration
+from headrace.config import counted_from
 from headrace.connectors import kafkaclient, kafkaoffsets
 from headrace.connectors.connector import (
     Connector,
@@ -27,6 +27,7 @@ from headrace.connectors.connector import (
 )
 from headrace.connectors.kafkaclient import Login
 from headrace.errors import ConnectorError
+from headrace.words import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

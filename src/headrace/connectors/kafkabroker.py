@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from headrace.config import near
 from headrace.errors import ConnectorError, Error, SetupError
+from headrace.words import near
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka
@@ -52,26 +52,14 @@ class Broker:
         self._within_s = WITHIN_S if within_s is None else within_s
         self._said: list[Any] = []
         self._administers: Any = None
-        self._consumer = self._made(
-            {
-                **connector.client(),
-                "group.id": "headrace-asks",  # demanded, and never joined
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "socket.timeout.ms": int(self._within_s * 1000),
-                "error_cb": self._said.append,
-                "log_level": 0,
-            }
-        )
-
-    def _made(self, settings: dict[str, Any]) -> Any:
-        """A file of a certificate that is not there is found here, before anything is asked."""
-        kafka = _client()
-        try:
-            return kafka.Consumer(settings, logger=_QUIET)
-        except kafka.KafkaException as exc:
-            error = exc.args[0]
-            raise explained(self.servers, error.code(), error.str(), self._connector) from exc
+        settings = {
+            "group.id": "headrace-asks",  # demanded, and never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "socket.timeout.ms": int(self._within_s * 1000),
+            "error_cb": self._said.append,
+        }
+        self._consumer = begun(confluent().Consumer, connector, settings)
 
     def __enter__(self) -> Broker:
         return self
@@ -112,7 +100,7 @@ class Broker:
             return f"{len(self.topics())} topics; rows say which"
         (partitions,) = self.wanted().values()
         topic = self._connector.topic
-        kafka = _client()
+        kafka = confluent()
         asked = self._admin().describe_topics(
             kafka.TopicCollection([topic]),
             include_authorized_operations=True,
@@ -131,7 +119,7 @@ class Broker:
 
     def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], Ends]:
         """By topic and partition."""
-        kafka = _client()
+        kafka = confluent()
         found = {}
         for topic, numbers in partitions.items():
             for number in numbers:
@@ -144,7 +132,7 @@ class Broker:
 
     def moment(self, topic: str, partition: int, offset: int) -> float | None:
         """When the record at this place, or the next one that is still there, was written."""
-        kafka = _client()
+        kafka = confluent()
         self._consumer.assign([kafka.TopicPartition(topic, partition, offset)])
         try:
             message = self._asked(lambda: self._consumer.poll(self._within_s))
@@ -159,7 +147,7 @@ class Broker:
 
     def identity(self, topic: str) -> str:
         """One made anew under the same name is another one."""
-        kafka = _client()
+        kafka = confluent()
         asked = self._admin().describe_topics(
             kafka.TopicCollection([topic]), request_timeout=self._within_s
         )
@@ -168,7 +156,7 @@ class Broker:
 
     def follow(self, topic: str, starts: Mapping[int, int]) -> None:
         """From here on `next` gives the records of these partitions, from these places on."""
-        kafka = _client()
+        kafka = confluent()
         wish = [kafka.TopicPartition(topic, number, at) for number, at in starts.items()]
         self._asked(lambda: self._consumer.assign(wish))
 
@@ -185,6 +173,20 @@ class Broker:
             at = one.timestamp()[1] / 1000
             found.append(Record(one.partition(), one.offset(), at, one.value() or b""))
         return found
+
+    def newest(self, topic: str) -> float | None:
+        """When its newest record was written; None: it has none. An old broker cannot say."""
+        from confluent_kafka.admin import OffsetSpec
+
+        kafka = confluent()
+        known = self._asked(lambda: self._consumer.list_topics(topic, timeout=self._within_s))
+        latest = OffsetSpec.max_timestamp()
+        wanted = {kafka.TopicPartition(topic, n): latest for n in known.topics[topic].partitions}
+        if not wanted:
+            return None
+        asked = self._admin().list_offsets(wanted, request_timeout=self._within_s)
+        times = [self._asked(one.result).timestamp for one in asked.values()]
+        return max((at / 1000 for at in times if at >= 0), default=None)
 
     def kept_s(self, topic: str) -> float | None:
         """How long the topic keeps a record; None: for ever, or this login is not told."""
@@ -204,12 +206,11 @@ class Broker:
         from confluent_kafka.admin import AdminClient
 
         if self._administers is None:
-            settings = {**self._connector.client(), "log_level": 0}
-            self._administers = AdminClient(settings, logger=_QUIET)
+            self._administers = begun(AdminClient, self._connector, {})
         return self._administers
 
     def _asked(self, ask: Any) -> Any:
-        kafka = _client()
+        kafka = confluent()
         self._said.clear()
         try:
             return ask()
@@ -219,10 +220,7 @@ class Broker:
     def _failed(self, error: Any) -> Error:
         """The broker's own refusal first; "no answer" has a cause, which came as an event."""
         self._consumer.poll(0)  # lets waiting events through
-        code = _client().KafkaError
-        order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
-        told = [*self._said, error]
-        worst = next((one for kind in order for one in told if one.code() == kind), error)
+        worst = cause(self._said, error)
         return explained(self.servers, worst.code(), worst.str(), self._connector)
 
     def _missing(self, name: str, known: Mapping[str, object]) -> ConnectorError:
@@ -237,13 +235,30 @@ class Broker:
         )
 
 
+def begun(kind: Any, connector: Kafka, settings: Mapping[str, Any]) -> Any:
+    """A client of that kind. What it cannot be made of is found here, before anything is asked."""
+    try:
+        return kind({**connector.client(), **settings, "log_level": 0}, logger=_QUIET)
+    except confluent().KafkaException as exc:
+        error = exc.args[0]
+        raise explained(connector.servers, error.code(), error.str(), connector) from exc
+
+
+def cause(said: Iterable[Any], error: Any) -> Any:
+    """Of what a client said while it tried, and the error at the end: the one that explains it."""
+    code = confluent().KafkaError
+    order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
+    told = [*said, error]
+    return next((one for kind in order for one in told if one.code() == kind), error)
+
+
 def counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
 
 
 def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
     """A failure of librdkafka as what, why and fix. Pure but for the table of its codes."""
-    known = _client().KafkaError
+    known = confluent().KafkaError
     user = f" as {connector.user!r}" if connector.user else ""
     if code == known._AUTHENTICATION:
         return ConnectorError(
@@ -294,7 +309,7 @@ def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
     )
 
 
-def _client() -> Any:
+def confluent() -> Any:
     try:
         import confluent_kafka
     except ImportError as exc:

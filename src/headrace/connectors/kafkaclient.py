@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from headrace import references
-from headrace.config import near
 from headrace.errors import ConnectorError
+from headrace.words import near
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MODULE = "org.apache.kafka.common.security.{}LoginModule"

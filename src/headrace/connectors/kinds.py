@@ -7,14 +7,14 @@ it is told with the near miss. A connector's module is imported when its kind is
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from headrace.config import near
 from headrace.connectors.connector import Connector
-from headrace.errors import ConnectorError, Error
+from headrace.connectors.fields import fitted
+from headrace.errors import ConnectorError
+from headrace.words import near
 
 KINDS = {
     "files": "headrace.connectors.files:files",
@@ -63,33 +63,7 @@ def made(table: Mapping[str, Any], *, name: str = "", where: str | None = None) 
     if make is None:
         raise _unknown_kind(title, kind, where)
     given = {key: value for key, value in table.items() if key != "kind"}
-    allowed = inspect.signature(make).parameters
-    for key in given:
-        if key not in allowed:
-            meant = near(key, allowed)
-            raise ConnectorError(
-                f"{title}: {kind} has no field {key!r}.",
-                why=f"Its fields are {', '.join(allowed)}.",
-                where=where,
-                fix=f"Did you mean {meant!r}?" if meant else "Remove it.",
-                slug="unknown-field",
-            )
-    missing = [
-        n for n, p in allowed.items() if p.default is inspect.Parameter.empty and n not in given
-    ]
-    if missing:
-        raise ConnectorError(
-            f"{title}: {kind} needs {', '.join(missing)}.",
-            where=where,
-            fix=f"Add {missing[0]} = …",
-            slug="missing-field",
-        )
-    try:
-        return make(**given)
-    except Error as exc:
-        raise ConnectorError(
-            f"{title}: {exc.what}", why=exc.why, where=where, fix=exc.fix, slug=exc.code
-        ) from exc
+    return fitted(make, str(kind), given, title=title, where=where)
 
 
 def _unknown_kind(title: str, kind: object, where: str | None) -> ConnectorError:

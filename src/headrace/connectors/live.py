@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.config import Settings, near
+from headrace.config import Settings
 from headrace.connectors import columns as named
 from headrace.connectors.connector import Connector, given_folder, started
 from headrace.connectors.snapshots import Snapshots
 from headrace.errors import ConnectorError
+from headrace.words import near
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from headrace.config import near, parse_duration
 from headrace.connectors.udf import Udf
 from headrace.define import triggers
 from headrace.define.declared import Declared, current
 from headrace.errors import ConfigError, DefinitionError
 from headrace.model.pipeline import Place
+from headrace.words import near, parse_duration
 
 MODES = ("append", "update", "complete")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.config import QuerySettings, Settings, counted_from, near
+from headrace.config import Settings, counted_from
 from headrace.connectors import kinds
 from headrace.connectors.connector import Connector
 from headrace.connectors.udf import Udf
@@ -20,6 +20,8 @@ from headrace.define import triggers
 from headrace.define.declared import Collector, Declared
 from headrace.define.order import find_cycles, in_order
 from headrace.errors import DefinitionError, Error, together
+from headrace.model.limits import QuerySettings
+from headrace.words import near
 
 SESSION = "spark"
 NOWHERE = Connector()  # of a query whose sink was refused, and of nodes that have none

@@ -19,9 +19,10 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from headrace.config import Settings, near
+from headrace.config import Settings
 from headrace.define.declared import Collector, collecting, outside
 from headrace.errors import DefinitionError, Error, Problems, together
+from headrace.words import near
 
 PIPELINE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _loaded: set[str] = set()  # modules of the last load, and the paths they were found by

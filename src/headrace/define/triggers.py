@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.config import parse_duration
+from headrace.words import parse_duration
 
 
 @dataclass(frozen=True, slots=True)

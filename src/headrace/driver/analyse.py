@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.config import near
 from headrace.connectors.files import ddl
 from headrace.errors import DefinitionError
+from headrace.words import near
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

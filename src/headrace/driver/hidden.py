@@ -6,10 +6,11 @@ place, a line in `status`, and settings under [pipelines.P.queries."VIEW.quarant
 
 from __future__ import annotations
 
-from headrace.config import QuerySettings, Settings
+from headrace.config import Settings
 from headrace.connectors.files import Files
 from headrace.define.graph import GraphNode
 from headrace.define.triggers import every
+from headrace.model.limits import QuerySettings
 from headrace.transforms.quarantine import SUFFIX
 
 EVERY_S = 10.0  # nobody waits for them, and every batch reads all of the input

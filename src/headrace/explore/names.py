@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.config import Settings, counted_from, near
+from headrace.config import Settings, counted_from
 from headrace.connectors import kinds
 from headrace.connectors.connector import Connector
 from headrace.connectors.event_hubs import EventHubs
@@ -21,6 +21,7 @@ from headrace.connectors.kafka import Kafka
 from headrace.errors import Error, SqlError
 from headrace.explore import live
 from headrace.model.pipeline import Definition, Query
+from headrace.words import near
 
 SHOWN_MAX = 20
 

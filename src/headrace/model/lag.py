@@ -5,8 +5,10 @@ is lost. Made by the relay, also while the query is down. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+from headrace.model.health import span
 
 SEEN_S = 30.0  # an older look says nothing about now
 RATE_S_MIN = 3.0  # a rate over less than that is noise
@@ -52,7 +54,10 @@ class QueryLag:
     partitions: tuple[PartitionLag, ...] = ()
     catch_up_s: float | None = None  # at the rates of the last minute; None: not in sight
     is_real_time: bool = False  # it writes down where it is at the end of a batch only
+    written_s: float | None = None  # of a real-time one: how old its topic's newest record is
     problem: str | None = None
+    group: str | None = None  # the consumer group that is moved along with it
+    group_problem: str | None = None  # why that group does not stand where the query does
 
     @property
     def records(self) -> int | None:
@@ -74,6 +79,16 @@ class QueryLag:
     def gone(self) -> int:
         return sum(one.gone for one in self.partitions)
 
+    @property
+    def note(self) -> str | None:
+        """How the numbers are to be read."""
+        if self.problem or not self.is_real_time:
+            return None
+        newest = (
+            "" if self.written_s is None else f"; newest row written {span(self.written_s)} ago"
+        )
+        return f"real time: as of its last batch{newest}"
+
     def is_of(self, now: float) -> bool:
         return now - self.at <= SEEN_S
 
@@ -84,6 +99,7 @@ class QueryLag:
             "seconds": self.seconds,
             "loss_in_s": self.loss_in_s,
             "gone": self.gone,
+            "note": self.note,
         }
         return {**asdict(self), **worked_out}
 
@@ -93,8 +109,8 @@ class QueryLag:
         partitions = tuple(
             PartitionLag(**{name: one[name] for name in names}) for one in body["partitions"]
         )
-        rest = ("pipeline", "query", "at", "catch_up_s", "is_real_time", "problem")
-        return cls(**{name: body[name] for name in rest}, partitions=partitions)
+        rest = {f.name: body[f.name] for f in fields(cls) if f.name != "partitions"}
+        return cls(**rest, partitions=partitions)
 
 
 def catch_up_s(seen: Sequence[QueryLag]) -> float | None:

@@ -1,4 +1,4 @@
-"""Limits that the user may set, with their defaults. Seconds unless the name says otherwise."""
+"""Limits and choices of the user, with their defaults. Seconds unless the name says otherwise."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ class WatchdogLimits:
 class DrainLimits:
     timeout_s: float = 30.0  # for every query to reach a batch boundary, then it is cut
     kill_s: float = 15.0  # on top, for the process to end, then it is killed
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySettings:
+    every: float | None = None  # seconds; wins over the definition's trigger
+    checkpoint: str | None = None
+    fresh_within: float | None = None  # seconds

@@ -68,6 +68,13 @@ class Places:
         return self.state / "alerttopics.json"
 
     @property
+    def exports(self) -> Path:  # one file an exporter of progress: model.exports.Export
+        return self.state / "exports"
+
+    def export(self, name: str) -> Path:
+        return self.exports / f"{name}.json"
+
+    @property
     def relay_log(self) -> Path:
         return self.state / "relay.log"
 

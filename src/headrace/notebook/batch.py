@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace import config
-from headrace.config import DEV, Settings, near
+from headrace.config import DEV, Settings
 from headrace.connectors import kinds
 from headrace.connectors.connector import Connector
 from headrace.errors import ConnectorError, DefinitionError, SetupError
+from headrace.words import near
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.config import near, parse_duration
 from headrace.connectors.columns import listed
 from headrace.connectors.live import CHARTS
 from headrace.errors import ConnectorError, DefinitionError
+from headrace.words import near, parse_duration
 
 ROWS_MAX = 10_000  # all of them travel to the browser with every change
 EVERY_S_MIN = 0.1

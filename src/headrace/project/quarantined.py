@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.config import near
 from headrace.errors import ConfigError
 from headrace.explore.quarantines import Quarantine, quarantines
 from headrace.project import tables
 from headrace.project.workspace import Workspace
+from headrace.words import near
 
 
 def found(work: Workspace, name: str | None, newest: int) -> list[Quarantine]:

@@ -16,6 +16,7 @@ from headrace.define import versions
 from headrace.errors import Error
 from headrace.model import health
 from headrace.model.events import Event
+from headrace.model.exports import Export
 from headrace.model.lag import QueryLag
 from headrace.model.outcomes import PastRun, why_give_up
 from headrace.model.runs import Desired, Process
@@ -23,7 +24,7 @@ from headrace.model.runview import RunView, fold
 from headrace.model.status import PipelineStatus, State
 from headrace.project import definitions, runs, tail
 from headrace.project.workspace import Workspace, known_query
-from headrace.state import desired, folders, lags, page, supervisors
+from headrace.state import desired, exports, folders, lags, page, supervisors
 from headrace.store import db, pipelines
 
 NOBODY = "The supervisor is not running: nothing is watched or restarted. fix: headrace up"
@@ -49,11 +50,15 @@ class Overview:
     notice: str | None = None
     hints: tuple[str, ...] = ()
     page: str | None = None
+    exports: tuple[Export, ...] = ()  # of progress, to other systems
 
     def to_json(self) -> dict[str, Any]:
-        supervisor = {"pid": self.supervisor.pid} if self.supervisor else None
-        pipelines = [p.to_json() for p in self.pipelines]
-        return {"supervisor": supervisor, "page": self.page, "pipelines": pipelines}
+        return {
+            "supervisor": {"pid": self.supervisor.pid} if self.supervisor else None,
+            "page": self.page,
+            "exports": [export.shown() for export in self.exports],
+            "pipelines": [pipeline.to_json() for pipeline in self.pipelines],
+        }
 
 
 def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = True) -> Overview:
@@ -74,7 +79,9 @@ def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = T
     known, now = lags.read(work.places), time.time()
     found = [_with_lag(status, known, now) for status in found]
     listens = page.listening(work.places)
-    return Overview(supervisor, tuple(found), notice, hints, listens.url if listens else None)
+    url = listens.url if listens else None
+    going = tuple(one for one in exports.listed(work.places) if one.name in work.settings.metrics)
+    return Overview(supervisor, tuple(found), notice, hints, url, going)
 
 
 def statuses(work: Workspace, supervisor: Process | None) -> list[PipelineStatus]:

@@ -1,14 +1,15 @@
-"""The brokers that a pipeline reads, from its definition: no user code, no Spark."""
+"""The brokers that a pipeline reads and writes, from its definition: no user code, no Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from headrace.connectors import kinds
 from headrace.connectors.event_hubs import EventHubs
 from headrace.connectors.kafka import Kafka
 from headrace.errors import Error
-from headrace.model.pipeline import Definition
+from headrace.model.pipeline import Definition, Query
 
 KINDS = (Kafka.kind, EventHubs.kind)
 
@@ -20,13 +21,23 @@ def has_any(definition: Definition) -> bool:
 def read_by(definition: Definition) -> Iterator[Kafka]:
     """Sources, and sinks that others of the pipeline may read back."""
     for node in definition.nodes:
-        if node.connector is None or node.connector.get("kind") not in KINDS:
-            continue
-        try:
-            made = kinds.made(node.connector, name=node.name)
-            if isinstance(made, EventHubs):
-                made = made.as_kafka(is_source=True)
-        except Error:
-            continue  # a secret that is not there: whoever runs it tells
-        if isinstance(made, Kafka):
-            yield made
+        found = _made(node.connector, node.name, is_source=True)
+        if found is not None:
+            yield found
+
+
+def written_by(query: Query) -> Kafka | None:
+    """The sink of a query, if that is a broker's."""
+    return _made(query.sink, query.name, is_source=False)
+
+
+def _made(fields: Mapping[str, Any] | None, name: str, *, is_source: bool) -> Kafka | None:
+    if fields is None or fields.get("kind") not in KINDS:
+        return None
+    try:
+        made = kinds.made(fields, name=name)
+        if isinstance(made, EventHubs):
+            made = made.as_kafka(is_source=is_source)
+    except Error:
+        return None  # a secret that is not there: whoever runs it tells
+    return made if isinstance(made, Kafka) else None

@@ -17,6 +17,7 @@ from headrace.define import loader
 from headrace.errors import ConfigError, Error
 from headrace.model.places import Places
 from headrace.state import desired
+from headrace.words import near
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def known_query(
 
 def _unknown(name: str, what: str, known: Iterable[str], fix: str) -> Error:
     names = sorted(known)
-    close = config.near(name, names) or config.near(Path(name).stem, names)
+    close = near(name, names) or near(Path(name).stem, names)
     why = f'Did you mean "{close}"? ' if close else ""
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return ConfigError(

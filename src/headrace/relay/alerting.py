@@ -174,8 +174,9 @@ def by_topic(work: Workspace) -> Iterator[Wanted]:
             continue
         try:
             toml = work.places.code(item.version) / FILE
-            topic = alerttopic.topic_of(config.load(work.project, item.profile, toml).alerts)
+            topic = alerttopic.topic_of(config.load(work.project, item.profile, toml))
         except Error as exc:
             logger.warning("%s: %s", item.pipeline, exc)
             continue
-        yield from (Wanted(item.pipeline, name, topic) for name in names)
+        if topic is not None:
+            yield from (Wanted(item.pipeline, name, topic) for name in names)

@@ -26,7 +26,7 @@ from headrace.state import desired
 
 ASK_S = 5.0
 LOOKS = 12  # a minute of them, for rates
-KEPT_S = 60.0  # a topic's retention is asked for once in so long
+KEPT_S = 60.0  # a topic's retention is asked for once in so long; so is a sink without an answer
 AGED_MAX = 16  # partitions of a query whose oldest record is looked at: those most behind
 
 
@@ -37,11 +37,12 @@ class Looking:
         self._brokers: dict[str, Broker] = {}
         self._seen: dict[tuple[str, str], deque[QueryLag]] = {}
         self._kept: dict[tuple[str, str], tuple[float, float | None]] = {}
+        self._silent: dict[str | None, float] = {}  # a sink that did not answer, and until when
 
     def look(self, work: Workspace) -> list[QueryLag]:
         found = []
         down: dict[str, str] = {}  # a cluster that does not answer is asked once a look
-        for definition, query in _queries(work):
+        for definition, query in queries(work):
             read = positions.of(query.checkpoint or "")
             if read == {}:
                 continue
@@ -61,6 +62,8 @@ class Looking:
     ) -> QueryLag:
         is_real_time = query.trigger.get("kind") == "real-time"
         told = QueryLag(definition.pipeline, query.name, time.time(), is_real_time=is_real_time)
+        if is_real_time:
+            told = replace(told, written_s=self._written_s(query, told.at))
         if read is None:
             return replace(told, problem="its checkpoint is not on a disk of this machine")
         partitions: list[PartitionLag] = []
@@ -96,6 +99,19 @@ class Looking:
                 one = replace(one, waits_s=waits_s, kept_s=self._kept_s(broker, one.topic, now))
             yield one
 
+    def _written_s(self, query: Query, now: float) -> float | None:
+        """A real-time query's own offsets are of its last batch: its topic tells what it does now.
+        What goes wrong there is nobody's lag, and is asked again only after a while."""
+        sink = topics.written_by(query)
+        if sink is None or sink.topic is None or now < self._silent.get(sink.identity(), 0.0):
+            return None
+        try:
+            at = self._broker(sink).newest(sink.topic)
+        except Error:
+            self._silent[sink.identity()] = now + KEPT_S
+            return None
+        return None if at is None else max(0.0, now - at)
+
     def _kept_s(self, broker: Broker, topic: str, now: float) -> float | None:
         key = (broker.servers, topic)
         asked_at, kept_s = self._kept.get(key, (0.0, None))
@@ -111,7 +127,7 @@ class Looking:
         return self._brokers[key]
 
 
-def _queries(work: Workspace) -> Iterator[tuple[Definition, Query]]:
+def queries(work: Workspace) -> Iterator[tuple[Definition, Query]]:
     for item in desired.listed(work.places):
         found = definitions.stored(work, item.version, item.profile, item.pipeline)
         if found is not None and topics.has_any(found):

@@ -7,7 +7,6 @@ never outlives it. Whatever becomes of it, no pipeline notices.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import select
 import sys
@@ -18,12 +17,13 @@ from headrace.errors import Error
 from headrace.project.workspace import Workspace, open_workspace
 from headrace.relay.alerting import Alerting
 from headrace.relay.looking import Looking
+from headrace.relay.metrics import Metrics
+from headrace.relay.mirroring import Mirroring
+from headrace.relay.saying import Saying
 from headrace.state import lags
 
 NICE = 5  # where cores are short, the pipelines come first
 LOOK_S = 5.0
-
-logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,31 +33,47 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logs.configure()
     os.nice(NICE)
-    looking, alerting = Looking(), Alerting()
+    looking, alerting, mirroring = Looking(), Alerting(), Mirroring()
+    metrics, saying = Metrics(), Saying()
     try:
+        work = open_workspace(given.project, given.profile)
+        trouble: list[str] = []
         while True:
-            work = open_workspace(given.project, given.profile)
             alerting.tick(work)
-            look(looking, work)
+            unsent = metrics.tick(work)
+            saying.tell([*look(work, looking, mirroring), *unsent, *trouble])
             if _is_alone(LOOK_S):
+                if not unsent:
+                    metrics.tick(work)  # the last words of runs that have ended before us
                 return 0
+            work, trouble = _reopened(work)
     except Error as exc:
         sys.stderr.write(f"{exc}\n")
         return exc.exit_code
     finally:
         alerting.close()
         looking.close()
+        metrics.close()
 
 
-def look(looking: Looking, work: Workspace) -> None:
-    found = looking.look(work)
-    problems = {one.problem for one in found if one.problem}
-    for problem in sorted(problems):
-        logger.warning("%s", problem)
+def look(work: Workspace, looking: Looking, mirroring: Mirroring) -> list[str]:
+    """What is wrong. The lag is written before a group is moved, so that it waits for nobody."""
+    found = [mirroring.told(one) for one in looking.look(work)]
+    problems = [text for one in found for text in (one.problem, one.group_problem) if text]
     try:
         lags.write(work.places, found)
     except OSError as exc:
-        logger.warning("lag.json cannot be written: %s", exc)
+        problems.append(f"lag.json cannot be written: {exc.strerror or exc}")
+    mirroring.tick(work, found)
+    return problems
+
+
+def _reopened(work: Workspace) -> tuple[Workspace, list[str]]:
+    """With the settings as they are now; those of before while the file is wrong."""
+    try:
+        return open_workspace(work.project, work.profile), []
+    except Error as exc:
+        return work, [f"headrace.toml is not read again: {exc.what}"]
 
 
 def _is_alone(within_s: float) -> bool:

@@ -60,16 +60,32 @@ def write_spec(places: Places, spec: RunSpec) -> None:
 def specs(places: Places) -> dict[str, list[RunSpec]]:
     """Every run of every pipeline, oldest first. Definition runs are nobody's history."""
     found: dict[str, list[RunSpec]] = {}
-    names = [path.name for path in _entries(places.runs) if parse_run_name(path.name)]
-    for name in names:
-        body = _read(places.spec(name))
-        with contextlib.suppress(TypeError):
-            spec = RunSpec.from_json(body) if body else None
-            if spec is not None and spec.run == name and not spec.define:
-                found.setdefault(spec.pipeline, []).append(spec)
-    for runs in found.values():
-        runs.sort(key=lambda spec: (spec.at, spec.run))
+    for name in runs(places):
+        spec = spec_of(places, name)
+        if spec is not None:
+            found.setdefault(spec.pipeline, []).append(spec)
+    for mine in found.values():
+        mine.sort(key=lambda spec: (spec.at, spec.run))
     return found
+
+
+def runs(places: Places) -> list[str]:
+    """Names of all runs that have a folder, in no order."""
+    return [path.name for path in _entries(places.runs) if parse_run_name(path.name)]
+
+
+def spec_of(places: Places, run: str) -> RunSpec | None:
+    """None while it is not written, and for what is no run of a pipeline."""
+    body = _read(places.spec(run))
+    with contextlib.suppress(TypeError):
+        spec = RunSpec.from_json(body) if body else None
+        return spec if spec is not None and spec.run == run and not spec.define else None
+    return None
+
+
+def is_over(places: Places, run: str) -> bool:
+    """As far as its own folder says so."""
+    return places.exit(run).exists() or (places.run(run) / "outcome.json").exists()
 
 
 def process_of(places: Places, run: str) -> Process | None:

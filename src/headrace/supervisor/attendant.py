@@ -27,6 +27,7 @@ DELAY_S_MIN, DELAY_S_MAX = 1.0, 60.0
 WELL_AFTER_S = 60.0  # lived that long, the next start is quick again
 WANTED_S = 2.0  # how often it is looked whether one is wanted
 LOG_BYTES = 4 * 1024 * 1024
+TIDY_S = 60.0  # how often its log is kept short
 BROKERS = ("kafka", "event_hubs")
 
 Start = Callable[[list[str], Path, Path], Companion]
@@ -34,14 +35,16 @@ Start = Callable[[list[str], Path, Path], Companion]
 
 def both(settings: Settings, places: Places) -> tuple[Attendant, Attendant]:
     """The page's, if it is switched on, and the relay's, once something is deployed that reads a
-    broker."""
+    broker, or anything if progress is to be exported."""
     page = Attendant(
         "the page's process", "headrace.web.main", settings, places.web_log,
         lambda: settings.web.enabled,
     )  # fmt: skip
     relay = Attendant(
         "the relay", "headrace.relay.main", settings, places.relay_log,
-        lambda: any(_reads_a_broker(places, one) for one in desired.listed(places)),
+        lambda: any(
+            settings.metrics or _reads_a_broker(places, one) for one in desired.listed(places)
+        ),
     )  # fmt: skip
     return page, relay
 
@@ -85,17 +88,20 @@ class Attendant:
         self._child: Companion | None = None
         self._started_at = 0.0
         self._due_at = 0.0
+        self._tidy_at = 0.0
         self._delay_s = DELAY_S_MIN
 
     def tick(self, now: float) -> None:
         if self._child is not None and self._child.code is not None:
             self._gone(self._child.code, now)
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_S
+            logs.keep_short(self._log, LOG_BYTES)
         if self._child is not None or now < self._due_at:
             return
         if not self._is_wanted():
             self._due_at = now + WANTED_S
         else:
-            logs.keep_short(self._log, LOG_BYTES)
             self._started_at = now
             # Should the start itself fail, it is not tried in every tick.
             self._due_at = now + self._delay_s

@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from headrace.config import parse_duration
 from headrace.errors import DefinitionError
 from headrace.transforms import columns, notes
+from headrace.words import parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

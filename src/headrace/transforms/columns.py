@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headrace.config import near
 from headrace.errors import DefinitionError
+from headrace.words import near
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,12 +14,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from headrace.config import near
 from headrace.connectors import snapshots
 from headrace.errors import ConfigError
 from headrace.explore.names import column, spelled
 from headrace.web import board
 from headrace.web.site import Visit
+from headrace.words import near
 
 TIMEOUT_S = 5.0
 ROWS = 1_000

@@ -91,7 +91,7 @@ function behind(seen) {
     { name: "caught up in", number: true, get: (one) => (one.records ? known(one.catch_up_s) : "–") },
     { name: "lost in", number: true, get: (one) => known(one.loss_in_s) },
     { name: "looked", get: (one) => ago(one.at, seen.at) },
-    { name: "", get: (one) => one.problem ? h("span", { class: "bad" }, one.problem) : one.gone ? h("span", { class: "bad" }, `${number(one.gone)} records are gone before they were read`) : [one.is_real_time ? "as of its last batch " : "", parts(one)] },
+    { name: "", get: (one) => one.problem ? h("span", { class: "bad" }, one.problem) : one.gone ? h("span", { class: "bad" }, `${number(one.gone)} records are gone before they were read`) : [one.note ? `${one.note} ` : "", one.group_problem ? h("span", { class: "bad" }, `its group is not moved: ${one.group_problem} `) : "", parts(one)] },
   ], seen.lag, "")];
 }
 

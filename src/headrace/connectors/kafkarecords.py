@@ -1,0 +1,111 @@
+"""Writing records to one topic by our own client (confluent-kafka), each confirmed by the broker.
+Used by the relay; pipelines write through Spark.
+
+Invariant: `send` returns within its time, and keeps nothing: what was not confirmed is the caller's
+again. It may have arrived all the same, so delivery is at least once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.connectors.kafka import Kafka
+from headrace.connectors.kafkabroker import begun, cause, confluent, explained
+from headrace.errors import ConnectorError, Error
+
+_UNTIL_REPORTED_S = 2.0  # beyond a record's own time: every one is reported by then
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """By number: which records arrived, and which are too large for the broker."""
+
+    arrived: frozenset[int]
+    too_large: frozenset[int]
+    problem: Error | None
+
+
+class Records:
+    """A connection; `connector` is a sink with a topic."""
+
+    def __init__(self, connector: Kafka, within_s: float) -> None:
+        self._connector = connector
+        self._within_s = within_s
+        self._said: list[Any] = []
+        self._producer = self._begun()
+
+    def _begun(self) -> Any:
+        settings = {
+            "acks": "all",
+            "max.in.flight.requests.per.connection": 1,  # a retry must not change the order
+            "linger.ms": 20,
+            "message.timeout.ms": int(self._within_s * 1000),
+            "error_cb": self._said.append,
+        }
+        return begun(confluent().Producer, self._connector, settings)
+
+    def send(self, records: Sequence[tuple[str, bytes]]) -> Confirmed:
+        """Key and value of each."""
+        self._said.clear()
+        numbered = dict(enumerate(records))
+        failed = self._failures(numbered)
+        # Records travel in batches, and one that is too large has its whole batch refused.
+        for number in self._too_large(failed):
+            del failed[number]
+            failed |= self._failures({number: records[number]})
+        too_large = self._too_large(failed)
+        other = next((error for n, error in failed.items() if n not in too_large), None)
+        problem = None if other is None else self._failed(other)
+        return Confirmed(frozenset(numbered.keys() - failed.keys()), too_large, problem)
+
+    def _failures(self, records: Mapping[int, tuple[str, bytes]]) -> dict[int, Any]:
+        """What the broker did not confirm, and why."""
+        kafka = confluent()
+        reports: dict[int, Any] = {}
+        for number, (key, value) in records.items():
+            try:
+                self._producer.produce(
+                    self._connector.topic,
+                    key=key.encode(),
+                    value=value,
+                    on_delivery=lambda error, _, number=number: reports.update({number: error}),
+                )
+            except kafka.KafkaException as exc:
+                reports[number] = exc.args[0]
+        if self._producer.flush(self._within_s + _UNTIL_REPORTED_S):
+            # What is left would arrive behind the back of who sends it again. A client that has
+            # thrown records away once throws away every later one too: it is done with.
+            self._producer.purge()
+            self._producer = self._begun()
+        silent = kafka.KafkaError(kafka.KafkaError._TIMED_OUT)
+        told = {number: reports.get(number, silent) for number in records}
+        return {number: error for number, error in told.items() if error is not None}
+
+    @staticmethod
+    def _too_large(failed: Mapping[int, Any]) -> frozenset[int]:
+        size = confluent().KafkaError.MSG_SIZE_TOO_LARGE
+        return frozenset(number for number, error in failed.items() if error.code() == size)
+
+    def close(self) -> None:
+        self._producer.purge()
+
+    def _failed(self, error: Any) -> Error:
+        """A topic that is not there shows only as a record that took too long."""
+        one, kafka = self._connector, confluent()
+        worst = cause(self._said, error)
+        if worst is error:
+            try:
+                asked = self._producer.list_topics(one.topic, timeout=self._within_s)
+            except kafka.KafkaException as exc:
+                worst = cause(self._said, exc.args[0])
+            else:
+                if asked.topics[one.topic].error is not None:
+                    return ConnectorError(
+                        f"There is no topic {one.topic!r} on {one.servers}.",
+                        why=asked.topics[one.topic].error.str(),
+                        fix="Create it, or look whether the login may see it.",
+                        slug="kafka-no-topic",
+                    )
+        return explained(one.servers, worst.code(), worst.str(), one)

@@ -1,0 +1,61 @@
+"""Where the project itself writes to, beside its pipelines, by its settings alone: each as a
+connector, so that `check --connect` can ask it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.config import Settings
+from headrace.connectors import alerttopic, kinds
+from headrace.connectors.connector import Connector
+from headrace.connectors.kafka import Kafka
+from headrace.errors import Error, together
+
+METRICS_TOPIC = "headraceMetrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """`setting` and `place` for people; `made` raises what is wrong with it."""
+
+    setting: str
+    place: str
+    made: Callable[[Settings], Connector | None]
+
+
+def listed(settings: Settings) -> list[Outlet]:
+    """Those that are asked for."""
+    found = []
+    if settings.alerts:
+        found.append(Outlet("alerts", settings.place("alerts"), alerttopic.topic_of))
+    if "kafka" in settings.metrics:
+        found.append(Outlet("metrics.kafka", settings.place("metrics", "kafka"), metrics))
+    return found
+
+
+def check(settings: Settings) -> None:
+    """Raises all that is wrong; asks nobody."""
+    problems = []
+    for one in listed(settings):
+        try:
+            one.made(settings)
+        except Error as exc:
+            problems.append(exc)
+    if problems:
+        raise together(problems)
+
+
+def metrics(settings: Settings) -> Kafka | None:
+    """The topic for progress events, if one is asked for."""
+    given = settings.metrics.get("kafka")
+    if given is None:
+        return None
+    made = kinds.made(
+        {"topic": METRICS_TOPIC, **given, "kind": Kafka.kind},
+        name="metrics.kafka",
+        where=settings.place("metrics", "kafka"),
+    )
+    assert isinstance(made, Kafka)  # noqa: S101 - its kind says so
+    return made.located(settings.project)

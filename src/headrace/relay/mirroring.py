@@ -1,0 +1,84 @@
+"""Moves a consumer group along with each query (`[lag] mirror`), for Kafka's own tools.
+
+Called by `main` after each look. Invariant: whatever a broker does becomes words beside the lag,
+never a lag that is not known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+from headrace.checkpoints.positions import Positions
+from headrace.connectors.kafka import Kafka
+from headrace.connectors.kafkagroups import Groups
+from headrace.errors import Error, SetupError
+from headrace.model.lag import QueryLag
+from headrace.model.pipeline import Definition
+from headrace.project import topics
+from headrace.project.workspace import Workspace
+from headrace.relay import looking
+
+ASK_S = 5.0
+AGAIN_S = 3600.0  # a broker forgets a group that nobody moves, after some days
+
+
+class Mirroring:
+    """Owns the connections, and where each group was moved to."""
+
+    def __init__(self) -> None:
+        self._clusters: dict[str, Groups] = {}
+        self._moved: dict[tuple[str, str], tuple[float, Positions]] = {}
+        self._told: dict[tuple[str, str], tuple[str, str | None]] = {}
+
+    def tick(self, work: Workspace, found: Iterable[QueryLag]) -> None:
+        told = self._told = {}
+        if work.settings.mirror is None:
+            return
+        seen = {(one.pipeline, one.query): one for one in found if not one.problem}
+        down: set[str] = set()  # a cluster that does not answer is asked once a tick
+        for definition, query in looking.queries(work):
+            one = seen.get((definition.pipeline, query.name))
+            if one is None:
+                continue
+            group = work.settings.mirror
+            names = {"pipeline": one.pipeline, "query": one.query, "profile": definition.profile}
+            for name, value in names.items():
+                group = group.replace(f"{{{name}}}", value)
+            told[one.pipeline, one.query] = (group, self._move(group, definition, one, down))
+
+    def told(self, one: QueryLag) -> QueryLag:
+        """With what became of its group in the last tick."""
+        group, problem = self._told.get((one.pipeline, one.query), (None, None))
+        return replace(one, group=group, group_problem=problem)
+
+    def _move(
+        self, group: str, definition: Definition, one: QueryLag, down: set[str]
+    ) -> str | None:
+        for connector in topics.read_by(definition):
+            mine: Positions = {}
+            for part in one.partitions:
+                if connector.covers(part.topic):
+                    mine.setdefault(part.topic, {})[part.partition] = part.next
+            if not mine:
+                continue
+            if connector.servers in down:
+                return f"{connector.servers} does not answer."
+            try:
+                self._move_on(connector, group, mine, one.at)
+            except Error as exc:
+                if isinstance(exc, SetupError):
+                    down.add(connector.servers)
+                return " ".join(said for said in (exc.what, exc.why, exc.fix) if said)
+        return None
+
+    def _move_on(self, connector: Kafka, group: str, mine: Positions, now: float) -> None:
+        key = json.dumps(connector.client(), sort_keys=True)
+        before_at, before = self._moved.get((key, group), (0.0, {}))
+        if before == mine and now - before_at < AGAIN_S:
+            return
+        if key not in self._clusters:
+            self._clusters[key] = Groups(connector, ASK_S)
+        self._clusters[key].move(group, mine)
+        self._moved[key, group] = (now, mine)

@@ -1,0 +1,27 @@
+"""Problems in the relay's log: a line when one comes, a line when it is over, none in between."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+
+logger = logging.getLogger(__name__)
+
+_VARIES = re.compile(r"\([^)]*\)")  # how long a client has tried, how often: new in every answer
+
+
+class Saying:
+    """Owns what was said last."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def tell(self, problems: Iterable[str]) -> None:
+        """All that is wrong now."""
+        now = {_VARIES.sub("", one): one for one in sorted(set(problems), reverse=True)}
+        for same in sorted(now.keys() - self._said.keys()):
+            logger.warning("%s", now[same])
+        for same in sorted(self._said.keys() - now.keys()):
+            logger.info("no longer: %s", self._said[same])
+        self._said = now

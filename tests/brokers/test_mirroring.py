@@ -1,0 +1,202 @@
+"""A consumer group that goes along with each query: Kafka's own tools see where it stands.
+
+Checkpoints and definitions are written here as Spark and a deploy leave them; the relay's own
+functions and the broker are real.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from brokers.cluster import PASSWORD, USER, Cluster, tool
+from brokers.conftest import made, sent
+from headrace.jsonfile import write_json
+from headrace.model.pipeline import Definition, Node, Query
+from headrace.model.runs import Desired
+from headrace.project.workspace import Workspace, open_workspace
+from headrace.relay import main as relay
+from headrace.relay.looking import Looking
+from headrace.relay.mirroring import Mirroring
+from headrace.state import lags
+
+pytestmark = pytest.mark.e2e
+VERSION = "v" * 12
+
+
+@pytest.fixture(autouse=True)
+def ready(broker: Cluster) -> None:
+    """A new broker makes the topic of its groups when first asked for one, which takes a while."""
+    consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": "first"})
+    consumer.committed([TopicPartition(made(broker), 0)], timeout=60)
+    consumer.close()
+
+
+def group_of(folder: Path) -> str:
+    """One for each test."""
+    return f"{folder.name}-flow-kept"
+
+
+def workspace(folder: Path, source: dict[str, Any]) -> Workspace:
+    """One pipeline `flow` with one query `kept` is deployed there."""
+    (folder / "headrace.toml").write_text(
+        f'[lag]\nmirror = "{folder.name}-{{pipeline}}-{{query}}"\n'
+    )
+    work = open_workspace(folder, "dev")
+    node = Node("raw", "source", "flow.py:1", connector={"kind": "kafka", **source})
+    query = Query(
+        "kept", "flow.py:2", ("raw",), {"kind": "parquet"}, "append", {"kind": "default"},
+        str(folder / "checkpoint"), "exactly-once", "",
+    )  # fmt: skip
+    definition = Definition("flow", "dev", VERSION, "flow.py", (node,), (query,))
+    write_json(work.places.definition(VERSION, "dev", "flow"), definition.to_json())
+    wanted = Desired("flow", "stopped", VERSION, "dev", "flow.py")
+    write_json(work.places.desired("flow"), asdict(wanted))
+    return work
+
+
+def committed(folder: Path, batch: int, positions: dict[str, dict[str, int]]) -> None:
+    """As Spark leaves a batch that is done."""
+    for name, lines in (
+        ("offsets", ["v1", '{"batchWatermarkMs":0}', json.dumps(positions)]),
+        ("commits", ["v1", "{}"]),
+    ):
+        (folder / "checkpoint" / name).mkdir(parents=True, exist_ok=True)
+        (folder / "checkpoint" / name / str(batch)).write_text("\n".join(lines))
+
+
+def by_the_console(broker: Cluster, group: str) -> dict[tuple[str, int], tuple[str, str]]:
+    """CURRENT-OFFSET and LAG of each partition, as Kafka's own tool prints them."""
+    said = tool(
+        broker, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        "--bootstrap-server", broker.servers(), "--describe", "--group", group,
+    )  # fmt: skip
+    rows = [line.split() for line in said.splitlines() if line.startswith(group)]
+    return {(row[1], int(row[2])): (row[3], row[5]) for row in rows}
+
+
+def test_kafkas_own_tool_shows_where_a_query_stands_and_how_far_behind_it_is(
+    broker: Cluster, tmp_path: Path
+) -> None:
+    topic, group = made(broker, 2), group_of(tmp_path)
+    sent(broker, topic, *({"value": str(n), "partition": n % 2} for n in range(20)))
+    work = workspace(tmp_path, {"servers": broker.servers(), "subscribe": topic})
+    looking, mirroring = Looking(), Mirroring()
+    committed(tmp_path, 0, {topic: {"0": 4, "1": 10}})
+
+    assert relay.look(work, looking, mirroring) == []
+    assert by_the_console(broker, group) == {(topic, 0): ("4", "6"), (topic, 1): ("10", "0")}
+
+    committed(tmp_path, 1, {topic: {"0": 9, "1": 10}})
+    sent(broker, topic, *({"value": "more", "partition": 1} for _ in range(3)))
+    assert relay.look(work, looking, mirroring) == []
+    assert by_the_console(broker, group) == {(topic, 0): ("9", "1"), (topic, 1): ("10", "3")}
+    assert lags.read(work.places)["flow", "kept"].group == group
+    looking.close()
+
+
+def test_a_group_is_moved_only_when_the_query_has_moved(broker: Cluster, tmp_path: Path) -> None:
+    topic, group = made(broker), group_of(tmp_path)
+    sent(broker, topic, *map(str, range(9)))
+    work = workspace(tmp_path, {"servers": broker.servers(), "subscribe": topic})
+    looking, mirroring = Looking(), Mirroring()
+    committed(tmp_path, 0, {topic: {"0": 4}})
+    relay.look(work, looking, mirroring)
+
+    consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    relay.look(work, looking, mirroring)
+    (untouched,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    committed(tmp_path, 1, {topic: {"0": 9}})
+    relay.look(work, looking, mirroring)
+    (moved,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    consumer.close()
+    looking.close()
+
+    assert (untouched.offset, moved.offset) == (1, 9)
+
+
+def test_a_group_with_members_is_left_alone_and_lag_is_known_all_the_same(
+    broker: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, group = made(broker), group_of(tmp_path)
+    sent(broker, topic, *map(str, range(9)))
+    work = workspace(tmp_path, {"servers": broker.servers(), "subscribe": topic})
+    committed(tmp_path, 0, {topic: {"0": 4}})
+    member = Consumer({"bootstrap.servers": broker.servers(), "group.id": group,
+                       "auto.offset.reset": "earliest", "enable.auto.commit": False})  # fmt: skip
+    member.subscribe([topic])
+    assert member.consume(1, 30)
+    looking, mirroring = Looking(), Mirroring()
+
+    relay.look(work, looking, mirroring)
+    (problem,) = relay.look(work, looking, mirroring)
+    member.close()
+    looking.close()
+
+    assert "has members: it is not moved" in problem
+    found = lags.read(work.places)["flow", "kept"]
+    assert (found.records, found.problem, found.group_problem) == (5, None, problem)
+
+
+def test_a_login_without_the_right_is_told_which_right(
+    broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, group = made(broker), group_of(tmp_path)
+    sent(broker, topic, "one")
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    only_look = AclBinding(
+        ResourceType.GROUP, group, ResourcePatternType.LITERAL, f"User:{USER}", "*",
+        AclOperation.DESCRIBE, AclPermissionType.ALLOW,
+    )  # fmt: skip
+    for done in admin.create_acls([only_look]).values():
+        done.result(30)
+    work = workspace(tmp_path, {
+        "servers": broker.servers("login"), "subscribe": topic, "ca": broker.pem("ca"),
+        "user": USER, "password": "${env:KAFKA_PASSWORD}",
+    })  # fmt: skip
+    committed(tmp_path, 0, {topic: {"0": 0}})
+    looking, mirroring = Looking(), Mirroring()
+
+    relay.look(work, looking, mirroring)
+    (problem,) = relay.look(work, looking, mirroring)
+    looking.close()
+
+    assert f"The login as 'ann' may not move the group '{group}'" in problem
+    assert "READ on the group and READ on the topics" in problem
+    assert lags.read(work.places)["flow", "kept"].records == 1
+
+
+def test_a_problem_is_logged_once_and_once_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    from headrace.relay.saying import Saying
+
+    saying = Saying()
+    with caplog.at_level(logging.INFO, logger="headrace.relay.saying"):
+        for tried_ms in (0, 10, 250):
+            saying.tell([f"nobody answers (after {tried_ms}ms)", "another"])
+        saying.tell(["another"])
+        saying.tell(["another"])
+
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "another",
+        "nobody answers (after 0ms)",
+        "no longer: nobody answers (after 250ms)",
+    ]

@@ -1,0 +1,286 @@
+"""Progress on its way out: what waits is bounded, what is dropped is counted, nothing is missed.
+
+Events files are written as a driver writes them, by its own class; the sink is one that refuses
+when told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.driver.events import EventsFile
+from headrace.jsonfile import write_json
+from headrace.model.events import Kind
+from headrace.model.places import Places
+from headrace.model.runs import RunSpec, run_name
+from headrace.relay import exporting, following
+from headrace.relay.exporting import Exporting, Sent
+from headrace.state import exports, folders
+
+DOWN = "nobody answers"
+
+
+class Elsewhere:
+    """Takes records, unless it is down; of those in `refuses` none ever."""
+
+    to = "elsewhere"
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.is_down = False
+        self.takes = 1_000_000
+        self.refuses: set[int] = set()
+
+    def send(self, records: Sequence[tuple[str, dict[str, Any]]]) -> Sent:
+        if self.is_down:
+            return Sent(frozenset(), problem=DOWN)
+        refused = {n for n, (_, body) in enumerate(records) if batch(body) in self.refuses}
+        arrived = {n for n in range(min(len(records), self.takes)) if n not in refused}
+        self.bodies += [records[n][1] for n in sorted(arrived)]
+        return Sent(arrived, refused, None if len(arrived) + len(refused) == len(records) else DOWN)
+
+    def batches(self) -> list[int]:
+        return [batch(body) for body in self.bodies]
+
+
+def batch(body: dict[str, Any]) -> int:
+    return int(body["progress"]["batchId"])
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / ".headrace")
+
+
+@pytest.fixture
+def sink() -> Elsewhere:
+    return Elsewhere()
+
+
+class Run:
+    """A run's folder, and the file in which it tells."""
+
+    def __init__(self, places: Places, at: float = 1_000_000.0, pipeline: str = "flow") -> None:
+        self.places = places
+        self.name = run_name(pipeline, at, "ab12")
+        spec = RunSpec(self.name, pipeline, "/p", str(places.state), "v1", "dev", "flow.py", at=at)
+        folders.write_spec(places, spec)
+        self._file = EventsFile(places.events(self.name))
+
+    def tells(self, *batches: int) -> None:
+        for number in batches:
+            self._file.tell(Kind.SAMPLED, data={"queries": {}})
+            progress = {"batchId": number, "numInputRows": number * 10}
+            self._file.tell(Kind.PROGRESSED, "kept", {"progress": progress, "fresh": None})
+
+
+def test_every_progress_event_arrives_once_with_whose_it_is(
+    places: Places, sink: Elsewhere
+) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    run.tells(0, 1)
+
+    assert going.tick(sink) is None
+    run.tells(2)
+    assert going.tick(sink) is None
+    assert going.tick(sink) is None
+
+    assert sink.batches() == [0, 1, 2]
+    first = sink.bodies[0]
+    assert first["progress"] == {"batchId": 0, "numInputRows": 0}
+    names = ("pipeline", "query", "run", "version", "profile", "dropped")
+    assert [first[name] for name in names] == ["flow", "kept", run.name, "v1", "dev", 0]
+
+
+def test_half_a_line_waits_for_its_end(places: Places, sink: Elsewhere) -> None:
+    run = Run(places)
+    run.tells(0)
+    path = places.events(run.name)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    going = Exporting("x", places)
+
+    going.tick(sink)
+    assert sink.batches() == []
+    path.write_bytes(whole)
+    going.tick(sink)
+
+    assert sink.batches() == [0]
+
+
+def test_a_line_that_is_none_is_passed_over(places: Places, sink: Elsewhere) -> None:
+    run = Run(places)
+    with places.events(run.name).open("ab") as file:
+        file.write(b'{"event":"progressed" torn\n')
+    run.tells(1)
+
+    Exporting("x", places).tick(sink)
+
+    assert sink.batches() == [1]
+
+
+def test_a_line_longer_than_any_does_not_hold_up_the_rest(
+    places: Places, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "BYTES_PER_READ", 1_000)
+    run = Run(places)
+    with places.events(run.name).open("ab") as file:
+        file.write(b"x" * 2_500 + b"\n")
+    run.tells(1)
+    going = Exporting("x", places)
+
+    for _ in range(5):
+        going.tick(sink)
+
+    assert sink.batches() == [1]
+
+
+def test_what_did_not_arrive_is_sent_again_in_its_order(places: Places, sink: Elsewhere) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    run.tells(*range(5))
+    sink.takes = 2
+
+    words = going.tick(sink)
+    sink.takes = 1_000_000
+    going.tick(sink)
+
+    assert words == f"progress events to elsewhere wait: {DOWN}"
+    assert sink.batches() == [0, 1, 2, 3, 4]
+
+
+def test_another_life_goes_on_with_the_first_that_did_not_arrive(
+    places: Places, sink: Elsewhere
+) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    run.tells(*range(5))
+    sink.takes = 2
+    going.tick(sink)
+    run.tells(5)
+    sink.takes = 1_000_000
+
+    Exporting("x", places).tick(sink)
+
+    assert sink.batches() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_run_that_began_while_nobody_read_is_told_whole(places: Places, sink: Elsewhere) -> None:
+    Run(places, at=1.0).tells(0)
+    Exporting("x", places).tick(sink)
+    other = Run(places, at=2_000_000.0)
+    other.tells(7)
+    write_json(places.exit(other.name), {"ending": "drained"})
+
+    Exporting("x", places).tick(sink)
+
+    assert sink.batches() == [0, 7]
+
+
+def test_the_first_time_runs_that_are_over_are_not_told(places: Places, sink: Elsewhere) -> None:
+    old, live = Run(places, at=1.0), Run(places, at=2_000_000.0)
+    old.tells(0)
+    write_json(places.exit(old.name), {"ending": "drained"})
+    live.tells(1)
+
+    Exporting("x", places).tick(sink)
+
+    assert sink.batches() == [1]
+
+
+def test_while_it_is_down_the_oldest_are_dropped_beyond_a_bound_and_counted(
+    places: Places, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "WAITING_MAX", 10)
+    run = Run(places)
+    going = Exporting("x", places)
+    sink.is_down = True
+    for number in range(25):
+        run.tells(number)
+        going.tick(sink)
+    found = exports.read(places, "x")
+    assert found is not None
+    assert (found.waiting, found.dropped) == (10, 15)
+    assert "10 wait, 15 were dropped" in str(found.words)
+    sink.is_down = False
+
+    Exporting("x", places).tick(sink)
+
+    assert sink.batches() == list(range(15, 25))
+    assert {body["dropped"] for body in sink.bodies} == {15}
+
+
+def test_so_many_bytes_may_wait_and_no_more(
+    places: Places, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "BYTES_MAX", 1_000)
+    run = Run(places)
+    going = Exporting("x", places)
+    sink.is_down = True
+    run.tells(*range(100))
+    going.tick(sink)
+    sink.is_down = False
+    going.tick(sink)
+
+    size = sum(1 for _ in sink.bodies)
+    assert 0 < size < 15
+    assert sink.batches() == list(range(100 - size, 100))
+    assert sink.bodies[-1]["dropped"] == 100 - size
+
+
+def test_what_waited_in_a_file_that_is_gone_is_counted(places: Places, sink: Elsewhere) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    sink.is_down = True
+    run.tells(*range(4))
+    going.tick(sink)
+    places.events(run.name).unlink()
+    sink.is_down = False
+    later = Run(places, at=3_000_000.0)
+    later.tells(9)
+
+    Exporting("x", places).tick(sink)
+
+    assert sink.batches() == [9]
+    assert sink.bodies[0]["dropped"] == 4
+
+
+def test_a_record_that_nobody_takes_is_counted_and_holds_up_nothing(
+    places: Places, sink: Elsewhere, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    run.tells(0, 1, 2)
+    sink.refuses = {1}
+
+    with caplog.at_level(logging.WARNING, logger="headrace.relay.exporting"):
+        assert going.tick(sink) is None
+        assert going.tick(sink) is None
+
+    assert sink.batches() == [0, 2]
+    found = exports.read(places, "x")
+    assert found is not None
+    assert found.words == "progress events to elsewhere: 1 were dropped."
+    assert caplog.messages == ["1 progress events to elsewhere were dropped"]
+
+
+def test_more_than_a_tick_may_send_goes_with_the_next(
+    places: Places, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "BATCH", 3)
+    monkeypatch.setattr(exporting, "BATCHES_PER_TICK", 2)
+    run = Run(places)
+    going = Exporting("x", places)
+    run.tells(*range(10))
+
+    going.tick(sink)
+    assert sink.batches() == list(range(6))
+    going.tick(sink)
+
+    assert sink.batches() == list(range(10))
