@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psutil
@@ -20,9 +21,10 @@ import browsing
 from cli.stage import Project, failed, started
 from headrace.connectors.snapshots import Snapshots
 from headrace.jsonfile import read_json, write_json
+from headrace.model.lag import PartitionLag, QueryLag
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.runs import RunSpec
-from headrace.state import keys
+from headrace.state import keys, lags
 from headrace.state.keys import Kind, Role
 from headrace.store import alerts, db, events, progress, runs
 from headrace.web import main
@@ -78,6 +80,8 @@ def hostile(folder: Path) -> Project:
     progress.add(conn, "hello", RUN, PAYLOADS[1], now, {"batchId": 1, "numInputRows": 5,
                  "durationMs": {"triggerExecution": 5}})  # fmt: skip
     conn.close()
+    parts = (PartitionLag(PAYLOADS[1], 0, 5, 0, 9),)
+    lags.write(project.places, [QueryLag("hello", PAYLOADS[0], now, parts, problem=ALL)])
     conn = db.open_alerts(project.places.alerts)
     alerts.open_once(conn, "k", now, "hello", PAYLOADS[0], "row", ALL, PAYLOADS[2], {"a": ALL})
     conn.close()
@@ -164,6 +168,41 @@ def test_what_is_missing_is_explained_on_the_page(tmp_path: Path, browser: Brows
         page.goto(url + "/live/nothing")
         page.wait_for_selector(".card.bad")
         assert "no live table" in page.inner_text("#problem")
+        page.context.close()
+
+
+def test_how_far_behind_in_kafka_is_told_and_follows_the_relay(
+    tmp_path: Path, browser: Browser
+) -> None:
+    project = hostile(tmp_path / "project")
+
+    def looked(read: int, **more: Any) -> None:
+        parts = (PartitionLag("logs", 0, read, 0, 9_000, 90.0, 3600.0),
+                 PartitionLag("logs", 1, 50, 0, 50))  # fmt: skip
+        found = QueryLag("hello", "counts", time.time(), parts, **more)
+        lags.write(project.places, [found])
+
+    looked(2_000, catch_up_s=120.0)
+    with served(project) as url:
+        seen = browsing.watched(browser)
+        page = seen.page
+        page.goto(link(project, url))
+        page.goto(f"{url}/pipelines/hello")
+        row = page.locator("h2:has-text('Behind in Kafka') + * tr", has_text="counts").first
+        row.wait_for()
+        cells = row.inner_text()
+        assert "7,000" in cells
+        assert "2 min" in cells
+        assert "59 min" in cells or "58 min" in cells, "until the broker deletes the oldest"
+        page.click("summary:has-text('2 partitions')")
+        assert "logs 0" in page.inner_text("#parts-counts")
+
+        looked(8_999)
+        page.wait_for_function("() => !document.body.innerText.includes('7,000')")
+        assert page.locator("#parts-counts[open]").count() == 1, "what was opened stays open"
+        looked(8_999, problem="127.0.0.1:1 does not answer.")
+        page.wait_for_selector("text=127.0.0.1:1 does not answer.")
+        seen.check()
         page.context.close()
 
 
