@@ -29,9 +29,17 @@ from e2e import rig
 from headrace.cli import connecting
 from headrace.connectors.kafka import kafka
 from headrace.connectors.kafkarecords import Records
+from headrace.driver.events import EventsFile
 from headrace.errors import Error
+from headrace.model.events import Kind
+from headrace.model.places import Places
+from headrace.model.runs import RunSpec, run_name
 from headrace.project import outlets
 from headrace.project.workspace import open_workspace
+from headrace.relay import exporting
+from headrace.relay.exporting import Exporting
+from headrace.relay.metrics import Topic
+from headrace.state import folders
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -161,6 +169,28 @@ def test_a_record_says_whose_it_is(project: rig.Project, broker: Cluster) -> Non
     assert body["run"] in {path.name for path in (project.state / "runs").iterdir()}
     assert (body["profile"], body["dropped"], body["host"]) == ("dev", 0, os.uname().nodename)
     assert body["progress"]["sources"]
+
+
+def test_more_than_may_wait_while_the_broker_is_down_is_dropped_and_counted_in_the_records(
+    broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "WAITING_MAX", 10)
+    places, name, to = Places(tmp_path), run_name("flow", 1e6, "ab12"), made(broker)
+    spec = RunSpec(name, "flow", str(tmp_path), str(tmp_path), "v1", "dev", "flow.py", at=1e6)
+    folders.write_spec(places, spec)
+    told = EventsFile(places.events(name))
+    going, sink = Exporting("kafka", places), Topic(kafka(broker.servers(), topic=to))
+    broker.stop()
+    for number in range(25):
+        told.tell(Kind.PROGRESSED, "kept", {"progress": {"batchId": number}})
+    assert "does not answer" in str(going.tick(sink))
+    broker.start()
+    rig.eventually("it is delivered", lambda: going.tick(sink) is None, 60)
+    sink.close()
+
+    found = [json.loads(message.value()) for message in everything(broker, to)]
+    assert {body["progress"]["batchId"] for body in found} == set(range(15, 25))
+    assert {body["dropped"] for body in found} == {15}
 
 
 def test_a_record_that_is_too_large_does_not_take_others_with_it(broker: Cluster) -> None:

@@ -58,9 +58,9 @@ class Queue:
 
     def add(self, told: Sequence[Told]) -> None:
         self.waiting.extend(told)
-        self.bytes += sum(one.size for one in told)
+        self.bytes += sum(len(one.line) for one in told)
         while len(self.waiting) > WAITING_MAX or self.bytes > BYTES_MAX:
-            self.bytes -= self.waiting.popleft().size
+            self.bytes -= len(self.waiting.popleft().line)
             self.dropped += 1
 
     def head(self) -> list[Told]:
@@ -75,9 +75,9 @@ class Queue:
         ]
         for one in head:
             self.waiting.popleft()
-            self.bytes -= one.size
+            self.bytes -= len(one.line)
         self.waiting.extendleft(reversed(left))
-        self.bytes += sum(one.size for one in left)
+        self.bytes += sum(len(one.line) for one in left)
         self.dropped += len(sent.refused)
 
     def marks(self, positions: Mapping[str, int]) -> dict[str, dict[str, int]]:
@@ -141,8 +141,9 @@ class Exporting:
             if not head:
                 break
             more = {"host": HOST, "dropped": self._queue.dropped}
+            records = [one.record() for one in head]
             try:
-                sent = sink.send([(one.key, {**one.body(), **more}) for one in head])
+                sent = sink.send([(key, {**body, **more}) for key, body in records])
             except Error as exc:
                 return arrived, f"{exc.what} {exc.why or ''}".rstrip()
             self._queue.settle(head, sent)
