@@ -24,7 +24,7 @@ LARGE: dict[str, str] = {}
 
 # module.function -> why it may catch everything. Borders: each one reports what it caught.
 BORDERS = {
-    "headrace.relay.alerting.Taker._run": "the only thread that takes alert rows; it tries again",
+    "headrace.relay.taking.Taker._run": "the only thread that takes alert rows; it tries again",
     "headrace.cli.foreground.OwnSupervisor.run": "a thread: the main one raises it",
     "headrace.cli.main.Headrace.main": "whatever it is, it ends as words and an exit code",
     "headrace.define.loader.load": "the user's file may raise anything while it is loaded",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from e2e import demos, rig
+from headrace.cli.main import main
+from headrace.demo import folder as prepared
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -59,3 +63,16 @@ def test_broker_and_pipeline_are_gone_with_the_demo(told: dict[str, Any], folder
 
     assert rig.Project(folder).living() == []
     assert not Path(f"/proc/{broker['pid']}").exists()
+
+
+def test_another_program_on_its_port_is_not_taken_for_its_broker(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        prepared.prepare(tmp_path, "kafka", port)
+
+        done = CliRunner().invoke(main, ["demo", "--kafka", "--dir", str(tmp_path)])
+
+    assert done.exit_code == 3
+    assert f"port {port} is taken by another program" in done.stderr

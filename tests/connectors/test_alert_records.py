@@ -11,7 +11,9 @@ import pytest
 from headrace import config
 from headrace.config import Settings
 from headrace.connectors import alerttopic
+from headrace.connectors.kafkabroker import Record
 from headrace.errors import ConnectorError
+from headrace.model.alerts import TopicRow
 
 HOME = "h"
 
@@ -26,40 +28,51 @@ def record(
     return json.dumps({"about": said, "resolved": resolved, "row": row}).encode()
 
 
+def read(value: bytes, at: float = 1.0, home: str = HOME) -> TopicRow | None:
+    return alerttopic.opened(Record(2, 7, at, value), home)
+
+
 ROW = {"c": 4, "load": 99.25, "at": "2026-11-16T10:00:01.500Z"}
 
 
 def test_a_record_says_all_about_its_row() -> None:
-    found = alerttopic.opened(record(ROW), 1000.0, HOME)
+    found = read(record(ROW), 1000.0)
 
     assert found is not None
     assert (found.pipeline, found.query) == ("metrics", "hot")
     assert (found.row.key, found.row.title) == (("4",), "Cluster 4: load 99.2")
     assert found.row.at == 1794823201.5
     assert found.row.told_at == 1000.0
+    assert (found.partition, found.offset) == (2, 7)
     assert not found.row.resolved
 
 
 def test_a_row_that_was_sent_twice_is_known_by_its_moment() -> None:
     def twin(value: bytes) -> str | None:
-        found = alerttopic.opened(value, 1.0, HOME)
+        found = read(value)
         assert found is not None
         return found.twin
 
     assert twin(record(ROW)) == twin(record(ROW)) is not None
     assert twin(record(ROW)) != twin(record(ROW, resolved=True))
+    retitled = {"key": ["c"], "title": "new", "severity": "info", "at": "at"}
+    assert twin(record(ROW)) == twin(record(ROW, shape=retitled)), "also after a deploy"
     assert twin(record(ROW, at=None)) is None
 
 
 def test_rows_of_another_project_are_left_to_it() -> None:
-    assert alerttopic.opened(record(ROW), 1.0, "other") is None
+    assert read(record(ROW), home="other") is None
 
 
-def test_an_odd_moment_costs_the_moment_not_the_row() -> None:
-    found = alerttopic.opened(record({**ROW, "at": "yesterday"}), 1000.0, HOME)
+@pytest.mark.parametrize(
+    "at", ["yesterday", None, 7, "9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00"]
+)
+def test_an_odd_moment_costs_the_moment_not_the_row(at: object) -> None:
+    found = read(record({**ROW, "at": at}), 1000.0)
 
     assert found is not None
     assert found.row.at == 1000.0
+    assert found.twin is None, "without a moment, the same again is another row"
 
 
 @pytest.mark.parametrize(
@@ -69,12 +82,17 @@ def test_an_odd_moment_costs_the_moment_not_the_row() -> None:
         record({"load": 1.0}),  # no key
         record(ROW, shape={"key": ["c"], "title": "t", "severity": "loud"}),
         record(ROW, shape={"key": ["c"], "title": "t", "colour": "red"}),
+        record(ROW, shape={"key": ["c"], "title": "half a \ud800 pair", "severity": "info"}),
+        record(ROW, owner={"home": HOME, "pipeline": "\ud800", "query": "q"}),
+        record(ROW, owner={"home": HOME, "pipeline": 7, "query": "q"}),
+        record(ROW, shape={"key": ["c"], "title": "t", "severity": "info",
+                           "resolve_after_s": 10**400}),
         b"[" * 100_000,
     ],
 )  # fmt: skip
 def test_what_is_no_row_is_refused_with_a_reason(value: bytes) -> None:
     with pytest.raises(ValueError) as refused:
-        alerttopic.opened(value, 1.0, HOME)
+        read(value)
 
     assert str(refused.value)
 

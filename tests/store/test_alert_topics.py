@@ -22,10 +22,12 @@ def conn(tmp_path: Path) -> Iterator[db.Store]:
         yield found
 
 
-def row(cluster: int, *, resolved: bool = False, twin: str | None = None) -> TopicRow:
+def row(
+    cluster: int, *, resolved: bool = False, twin: str | None = None, offset: int = 1_000
+) -> TopicRow:
     given = {"c": cluster, "at": None, "resolved": resolved}
     (made,) = alertlines.lines([given], SHAPE, alertlines.Batch("topic", 0, 100.0))
-    return TopicRow("metrics", "hot", made, twin)
+    return TopicRow("metrics", "hot", made, 0, offset, twin)
 
 
 def counts(conn: db.Store) -> dict[str, int]:
@@ -57,12 +59,33 @@ def test_what_changed_is_told_once_and_in_order(conn: db.Store) -> None:
     alerttopics.take(conn, "t", [row(1), row(1), row(2), row(1, resolved=True)], {0: 4}, 100.0)
 
     first = alerttopics.changed(conn, 2)
+    assert alerttopics.changed(conn, 2) == first, "until it was told"
+    alerttopics.told(conn, first[-1][0])
     rest = alerttopics.changed(conn, 10)
 
-    told = [(one.is_opened, one.title) for _, _, one in (*first, *rest)]
+    told = [(one.is_opened, one.title) for *_, one in (*first, *rest)]
     assert told == [(True, "Cluster 1"), (True, "Cluster 2"), (False, "Cluster 1")]
-    assert {(pipeline, at) for pipeline, at, _ in first} == {("metrics", 100.0)}
+    assert {(pipeline, at) for _, pipeline, at, _ in first} == {("metrics", 100.0)}
+    alerttopics.told(conn, rest[-1][0])
     assert alerttopics.changed(conn, 10) == []
+
+
+def test_a_second_relay_that_has_not_ended_yet_takes_nothing_twice(conn: db.Store) -> None:
+    alerttopics.take(conn, "t", [row(1, offset=5), row(1, offset=6)], {0: 7}, 100.0)
+    alerttopics.take(conn, "t", [row(1, offset=5)], {0: 6}, 101.0)
+
+    assert counts(conn) == {"Cluster 1": 2}
+    assert alerttopics.positions(conn, "t") == {0: 7}, "a place never goes back by itself"
+
+
+def test_a_topic_that_ends_before_the_known_place_is_taken_from_there(conn: db.Store) -> None:
+    """As after an election of a broker that had not all of it."""
+    alerttopics.take(conn, "t", [row(1, offset=6)], {0: 7}, 100.0)
+    alerttopics.begin_anew(conn, "t", {0: 2})
+    alerttopics.take(conn, "t", [row(2, offset=2)], {0: 3}, 101.0)
+
+    assert counts(conn) == {"Cluster 1": 1, "Cluster 2": 1}
+    assert alerttopics.positions(conn, "t") == {0: 3}
 
 
 def test_a_row_that_cannot_be_written_takes_the_place_back_with_it(conn: db.Store) -> None:

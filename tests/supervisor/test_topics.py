@@ -37,7 +37,7 @@ class Bench:
     def row(self, at: float) -> None:
         (made,) = alertlines.lines([{"c": 1}], SHAPE, alertlines.Batch("topic", 0, at))
         with closing(db.open_alerts(self.places.alerts)) as conn:
-            alerttopics.take(conn, "t", [TopicRow("metrics", "hot", made, None)], {0: 1}, at)
+            alerttopics.take(conn, "t", [TopicRow("metrics", "hot", made, 0, 0, None)], {0: 1}, at)
 
     def take(self, seconds: float) -> None:
         self.now += seconds
@@ -107,3 +107,23 @@ def test_what_an_earlier_relay_left_is_given_time() -> None:
     assert late(topics, since=5000.0, at=5000.0 + LATE_S) == {}
     (found,) = late(topics, since=5000.0, at=5001.0 + LATE_S).values()
     assert "the relay says nothing" in found[1]
+
+
+def test_a_flood_is_told_in_part_and_counted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    shape = alertlines.Shape(("c",), "Cluster {c}", "critical")
+    rows = []
+    for number in range(50):
+        batch = alertlines.Batch("topic", 0, 1000.0)
+        (made,) = alertlines.lines([{"c": number}], shape, batch)
+        rows.append(TopicRow("metrics", "hot", made, 0, number, None))
+    with closing(db.open_alerts(bench.places.alerts)) as conn:
+        alerttopics.take(conn, "t", rows, {0: 50}, 1000.0)
+
+    bench.take(1)
+    bench.take(1)
+
+    with closing(db.open_readonly(bench.places.history)) as conn:
+        said = [one.text for one in events.recent(conn, "metrics", 100)]
+    assert len(said) == 21
+    assert said[-1] == "30 more"

@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from headrace.model.runs import Process
 from headrace.supervisor import process
 
 PORT = 9092
+OURS = ("127.0.0.1", "localhost")
 START_S = 60.0
 STOP_S = 30.0
 POLL_S = 0.1
@@ -37,6 +39,7 @@ class Broker:
 
     process: Process
     port: int
+    is_of_demo: bool = False  # it ends with the demo that started it
 
     @property
     def servers(self) -> str:
@@ -48,11 +51,20 @@ def running(places: Places) -> Broker | None:
     if told is None:
         return None
     found = Process(told["pid"], told["started"], told["boot"])
-    return Broker(found, told["port"]) if processes.is_alive(found) else None
+    if not processes.is_alive(found):
+        return None
+    return Broker(found, told["port"], bool(told.get("is_of_demo")))
 
 
-def up(places: Places, port: int | None) -> Broker:
-    """Starts it, and returns once it listens; one that runs stays as it is."""
+def up(
+    places: Places,
+    port: int | None,
+    *,
+    is_over: Callable[[], bool] = lambda: False,
+    of_demo: bool = False,
+) -> Broker:
+    """Starts it, and returns once it listens; one that runs stays as it is. `is_over`: nobody
+    wants it any more."""
     if found := running(places):
         return found
     java.check()
@@ -74,9 +86,9 @@ def up(places: Places, port: int | None) -> Broker:
         home,
         log,
     )  # fmt: skip
-    write_json(places.broker, {**begun.to_json(), "port": chosen})
-    _await(begun, chosen, log)
-    return Broker(begun, chosen)
+    write_json(places.broker, {**begun.to_json(), "port": chosen, "is_of_demo": of_demo})
+    _await(begun, chosen, log, is_over)
+    return Broker(begun, chosen, of_demo)
 
 
 def down(places: Places) -> bool:
@@ -129,9 +141,11 @@ def _format(home: Path, path: Path) -> None:
         raise _failed(why, log)
 
 
-def _await(begun: Process, port: int, log: Path) -> None:
+def _await(begun: Process, port: int, log: Path, is_over: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_S
     while processes.is_alive(begun) and time.monotonic() < deadline:
+        if is_over():
+            return
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         process.collect_children()
@@ -156,12 +170,6 @@ def free(first: int) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def is_listening(host: str, port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((host, port), 1):
-        return True
-    return False
 
 
 def _is_free(port: int) -> bool:

@@ -19,6 +19,7 @@ from headrace.cli.follow import say
 from headrace.cli.foreground import OwnSupervisor, check_alive, supervised
 from headrace.cli.signals import Interrupts
 from headrace.cli.tables import print_line
+from headrace.connectors import kafkabroker
 from headrace.demo import count, folder, topics, truth, view
 from headrace.demo.media import Medium, OnFiles
 from headrace.demo.places import PIPELINE, DemoPlaces
@@ -46,40 +47,52 @@ class Wish:
     json: bool
     kafka: bool = False
 
+    @property
+    def command(self) -> str:
+        return f"headrace demo {'--kafka ' * self.kafka}--dir {self.folder}"
+
 
 def run(wish: Wish, interrupts: Interrupts) -> int:
+    if wish.kafka:
+        kafkabroker.confluent()  # what is not installed is told before anything is written
     port = broker.free(folder.PORT) if wish.kafka else folder.PORT
     demo, is_new, seed = folder.prepare(wish.folder, wish.profile, port)
     with folder.alone(demo):
         say(f"{'wrote' if is_new else 'goes on in'} {wish.folder}: it is yours")
         work = open_workspace(demo.folder, wish.profile)
-        with _medium(wish, work, demo) as medium:
+        with _medium(wish, work, demo, interrupts) as medium:
             return _run(wish, work, demo, medium, seed, interrupts)
 
 
 @contextmanager
-def _medium(wish: Wish, work: Workspace, demo: DemoPlaces) -> Iterator[Medium]:
+def _medium(
+    wish: Wish, work: Workspace, demo: DemoPlaces, interrupts: Interrupts
+) -> Iterator[Medium]:
     if not wish.kafka:
         yield OnFiles(work.settings, demo)
         return
-    with _broker(work) as found:
-        topics.create(found)
+    with _broker(work, interrupts) as found:
+        if not interrupts.came():
+            topics.create(found)
         with closing(topics.OnTopics(work.settings, demo, wish.rate)) as medium:
             yield medium
 
 
 @contextmanager
-def _broker(work: Workspace) -> Iterator[topics.Topics]:
-    """One that is there, or ours as long as the demo runs."""
+def _broker(work: Workspace, interrupts: Interrupts) -> Iterator[topics.Topics]:
+    """A cluster of the user's, `headrace kafka up`'s, or our own as long as the demo runs. Whatever
+    else listens on our port is somebody else's: broker.up says so."""
     found = topics.topics_of(work.settings)
     host, _, port = found.servers.rpartition(":")
-    if broker.is_listening(host, int(port)):
+    running = broker.running(work.places)
+    if host not in broker.OURS or (running is not None and not running.is_of_demo):
         yield found
         return
-    with spinner.shown("the broker starts"):
-        broker.up(work.places, int(port))
-    say(f"Kafka listens: {found.servers}")
     try:
+        with spinner.shown("the broker starts"):
+            broker.up(work.places, int(port), is_over=interrupts.came, of_demo=True)
+        if not interrupts.came():
+            say(f"Kafka listens: {found.servers}")
         yield found
     finally:
         broker.down(work.places)
@@ -233,7 +246,8 @@ class _Session:
                 f"The log generator ended by itself, with code {self.generator.code}.",
                 why=process.tail_of(self.demo.generator_log).strip() or "it left no words",
                 where=str(self.demo.generator_log),
-                fix="look whether the disk is full; headrace demo goes on where it was",
+                fix=f"look whether the disk is full{' and the broker runs' * self.wish.kafka}; "
+                f"{self.wish.command} goes on where it was",
                 slug="demo-generator-ended",
             )
 
@@ -251,7 +265,7 @@ def _report(wish: Wish, demo: DemoPlaces, medium: Medium, watcher: Watcher, ende
     latencies = medium.latencies()
     for line in (*view.summary(found), *view.latencies(latencies)):
         say(line, colour="green" if found.is_right else "red")
-    say(f"the project stays in {wish.folder}; headrace demo --dir {wish.folder} goes on with it")
+    say(f"the project stays in {wish.folder}; {wish.command} goes on with it")
     if wish.json:
         print_line(watcher.to_json(found, latencies))
     return 0 if found.is_right and endings.stop_code(ended.exit) == 0 else 1

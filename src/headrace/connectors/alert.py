@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.config import Settings
 from headrace.connectors import alertlines, wholefile
 from headrace.connectors import columns as named
-from headrace.connectors.alerttopic import AlertTopic, Owner, home, topic_of
+from headrace.connectors.alerttopic import AlertTopic, Owner, topic_of
 from headrace.connectors.connector import Connector, given_folder, require, started
 from headrace.connectors.kafka import Kafka
 from headrace.errors import ConnectorError
 from headrace.model.alerts import SEVERITIES, AlertRow
 from headrace.model.places import Places
+from headrace.state.homes import home
 from headrace.words import near, parse_duration
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Alert(Connector):
 
     def of_query(self, settings: Settings, pipeline: str, query: str) -> Alert:
         path = str(Places(settings.state).alert_rows / pipeline / query)
-        owner = Owner(home(settings), pipeline, query)
+        owner = Owner(home(Places(settings.state)), pipeline, query) if settings.alerts else None
         return replace(self, path=path, topic=topic_of(settings), owner=owner)
 
     def fields(self) -> dict[str, Any]:

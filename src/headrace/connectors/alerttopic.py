@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings
@@ -20,16 +20,18 @@ from headrace.connectors import alertlines
 from headrace.connectors.connector import Connector
 from headrace.connectors.fields import fitted
 from headrace.connectors.kafka import Kafka, kafka
+from headrace.connectors.kafkabroker import Record
 from headrace.model.alerts import AlertRow, TopicRow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming import DataStreamWriter
 
     from headrace.connectors.alert import Alert
 
 TOPIC = "headraceAlerts"
 _RECORD = ("key", "value")
+_MOMENT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"  # with all that Spark knows: rows are told apart by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,6 @@ class Owner:
     home: str
     pipeline: str
     query: str
-
-
-def home(settings: Settings) -> str:
-    return hashlib.sha256(str(settings.state).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -67,14 +65,14 @@ class AlertTopic(Connector):
         rows = self.alert.shaped(frame)
         if self.alert.sink_problem(dict(rows.dtypes)) is not None:
             return rows
-        own = [F.col(f"`{name}`") for name in rows.columns if name != alertlines.RESOLVED]
+        own = [_cut(*column) for column in rows.dtypes if column[0] != alertlines.RESOLVED]
         about = json.dumps({"owner": asdict(self.owner), "shape": asdict(self.alert.shape)})
         body = F.struct(
             F.lit(about).alias("about"),
             F.col(alertlines.RESOLVED).alias("resolved"),
             F.struct(*own).alias("row"),
         )
-        value = F.to_json(body, {"ignoreNullFields": "false"})
+        value = F.to_json(body, {"ignoreNullFields": "false", "timestampFormat": _MOMENT})
         # One key a query: Kafka keeps the order of rows of one key.
         key = F.lit(f"{self.owner.home}/{self.owner.pipeline}/{self.owner.query}")
         return rows.select(key.alias("key"), value.alias("value"))
@@ -88,6 +86,16 @@ class AlertTopic(Connector):
         return self.topic.attach(writer, query=query, mode=mode, checkpoint=checkpoint)
 
 
+def _cut(name: str, kind: str) -> Column:
+    """No longer than a person would read it: what a broker refuses would fail the query."""
+    from pyspark.sql import functions as F
+
+    column = F.col(f"`{name}`")
+    if kind in ("string", "binary"):
+        column = F.substring(column, 1, alertlines.TEXT_CHARS_MAX + 1)
+    return column.alias(name)
+
+
 def topic_of(settings: Settings) -> Kafka | None:
     """The sink that `[alerts]` describes, if it does; raises what is wrong with it."""
     if not settings.alerts:
@@ -98,29 +106,35 @@ def topic_of(settings: Settings) -> Kafka | None:
     return made.located(settings.project)
 
 
-def opened(value: bytes, at: float, own: str) -> TopicRow | None:
-    """The row in a record that was written at this moment; None: it is of another home."""
+def opened(record: Record, own: str) -> TopicRow | None:
+    """The row in a record; None: it is of another home. ValueError: it is none."""
     try:
-        body = json.loads(value)
+        body = json.loads(record.value)
         about = json.loads(body["about"])
         owner, said = Owner(**about["owner"]), about["shape"]
         shape = alertlines.Shape(**{**said, "key": tuple(said["key"])})
-        row = {**body["row"], alertlines.RESOLVED: body["resolved"]}
+        row, resolved = dict(body["row"]), bool(body["resolved"])
         if owner.home != own:
             return None
-        batch = alertlines.Batch("topic", 0, at)
-        (made,) = alertlines.lines([_timed(row, shape.at)], shape, batch)
+        at = _moment(row, shape.at)
+        given = {**row, alertlines.RESOLVED: resolved, **({} if at is None else {shape.at: at})}
+        batch = alertlines.Batch("topic", 0, record.at)
+        (made,) = alertlines.lines([given], shape, batch)
         AlertRow.from_line(made.to_line())  # whoever wrote it: the store takes whole rows only
-    except (KeyError, TypeError, AttributeError, RecursionError) as exc:
+        "".join((owner.pipeline, owner.query, made.title, *made.key)).encode()
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as exc:
         raise ValueError(f"it is no alert row: {exc!r}") from exc
     # With its own moment in it, the same row again is one that was sent twice.
-    twin = hashlib.sha256(value).hexdigest() if shape.at else None
-    return TopicRow(owner.pipeline, owner.query, made, twin)
+    same = json.dumps([owner.pipeline, owner.query, resolved, row], sort_keys=True)
+    twin = None if at is None else hashlib.sha256(same.encode()).hexdigest()
+    return TopicRow(owner.pipeline, owner.query, made, record.partition, record.offset, twin)
 
 
-def _timed(row: dict[str, Any], at: str | None) -> dict[str, Any]:
+def _moment(row: Mapping[str, Any], at: str | None) -> datetime | None:
     """JSON has no moments: the one that matters is made one again. An odd one stays text."""
     try:
-        return row if at is None else {**row, at: datetime.fromisoformat(row[at])}
-    except (KeyError, TypeError, ValueError):
-        return row
+        found = datetime.fromisoformat(row[at or ""])
+        found.timestamp()
+        return found.astimezone(UTC)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None

@@ -152,7 +152,16 @@ class Broker:
             kafka.TopicCollection([topic]), request_timeout=self._within_s
         )
         id_ = self._asked(asked[topic].result).topic_id
-        return f"{id_.get_most_significant_bits():x}-{id_.get_least_significant_bits():x}"
+        bits = (id_.get_most_significant_bits(), id_.get_least_significant_bits())
+        return f"{topic} {bits[0]:x}-{bits[1]:x}"  # an old broker gives none
+
+    def partitions(self, topic: str) -> list[int]:
+        """Of this one alone; raises if it is not there."""
+        found = self._asked(lambda: self._consumer.list_topics(topic, timeout=self._within_s))
+        one = found.topics.get(topic)
+        if one is None or one.error is not None or not one.partitions:
+            raise self._missing(topic, self.topics())
+        return sorted(one.partitions)
 
     def follow(self, topic: str, starts: Mapping[int, int]) -> None:
         """From here on `next` gives the records of these partitions, from these places on."""

@@ -118,6 +118,7 @@ class Sending:
     def __exit__(self, *_: object) -> None:
         """What was sent last has to arrive: the count begins when we are gone."""
         self._producer.flush(FLUSH_S)
+        self._producer.purge()  # a broker that is gone for so long does not come back for us
 
     def second(self, places: DemoPlaces, tick: int, now: float, rate: int, seed: int) -> str:
         made = lines.second(tick, now, rate, seed)
@@ -136,7 +137,9 @@ class Sending:
             try:
                 self._producer.produce(self._topic, line)
             except BufferError:
-                self._producer.poll(0.5)
+                self._producer.poll(0)
+                if _is_over(time.monotonic() + 0.5):
+                    return
             else:
                 self._producer.poll(0)
                 return

@@ -106,7 +106,8 @@ class OnTopics:
         return ["--servers", self.topics.servers, "--topic", self.topics.logs]
 
     def close(self) -> None:
-        self._broker.close()
+        if "_broker" in vars(self):  # somebody has asked
+            self._broker.close()
 
     def lines(self) -> Iterable[bytes]:
         return (one.value for one in self._logs)

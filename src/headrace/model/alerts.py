@@ -65,6 +65,8 @@ class TopicRow:
     pipeline: str
     query: str
     row: AlertRow
+    partition: int
+    offset: int
     twin: str | None
 
 

@@ -17,6 +17,10 @@ class Places:
         return self.state / "supervisor.lock"
 
     @property
+    def home(self) -> Path:  # this state folder's own name, for others
+        return self.state / "home"
+
+    @property
     def supervisor_process(self) -> Path:  # model.runs.Process of the supervisor
         return self.state / "supervisor.json"
 

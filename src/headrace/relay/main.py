@@ -39,9 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         work = open_workspace(given.project, given.profile)
         trouble: list[str] = []
         while True:
-            alerting.tick(work)
+            waiting = alerting.tick(work)
             unsent = metrics.tick(work)
-            saying.tell([*look(work, looking, mirroring), *unsent, *trouble])
+            saying.tell([*look(work, looking, mirroring), *waiting, *unsent, *trouble])
             if _is_alone(LOOK_S):
                 if not unsent:
                     metrics.tick(work)  # the last words of runs that have ended before us

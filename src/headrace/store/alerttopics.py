@@ -13,7 +13,7 @@ from headrace.model.alerts import TopicRow
 from headrace.store import alerts, db
 from headrace.store.alerts import Change
 
-TWINS_KEPT_S = 86_400.0  # a row that is sent again comes within a restart
+TWINS_KEPT_S = 8 * 86_400.0  # a row is sent again after a restart: also one after a holiday
 
 
 def take(
@@ -22,8 +22,9 @@ def take(
     """`topic` is its identity, `places` the next record of each partition."""
     changes: list[Change] = []
     with db.transaction(conn):
+        known = positions(conn, topic)  # of another relay, too, that has not ended yet
         for one in rows:
-            if _is_twin(conn, one):
+            if one.offset < known.get(one.partition, 0) or _is_twin(conn, one, at):
                 continue
             found = alerts.applied(conn, one.pipeline, one.query, one.row, at)
             conn.executemany(
@@ -34,17 +35,18 @@ def take(
             changes += found
         conn.executemany(
             "INSERT INTO topic_positions (topic, partition, next, at) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (topic, partition) DO UPDATE SET next = excluded.next, at = excluded.at",
+            " ON CONFLICT (topic, partition)"
+            " DO UPDATE SET next = max(next, excluded.next), at = excluded.at",
             [(topic, partition, next_, at) for partition, next_ in places.items()],
         )
     return changes
 
 
-def _is_twin(conn: db.Store, one: TopicRow) -> bool:
+def _is_twin(conn: db.Store, one: TopicRow, at: float) -> bool:
     if one.twin is None:
         return False
     added = conn.execute(
-        "INSERT OR IGNORE INTO topic_rows (twin, at) VALUES (?, ?)", (one.twin, one.row.told_at)
+        "INSERT OR IGNORE INTO topic_rows (twin, at) VALUES (?, ?)", (one.twin, at)
     )
     return added.rowcount == 0
 
@@ -55,16 +57,33 @@ def positions(conn: db.Store, topic: str) -> dict[int, int]:
     return {row["partition"]: row["next"] for row in db.rows(conn, sql, (topic,))}
 
 
-def changed(conn: db.Store, most: int) -> list[tuple[str, float, Change]]:
-    """(pipeline, when, what) that nobody was told of yet; each is given once, the oldest first."""
+def begin_anew(conn: db.Store, topic: str, places: Mapping[int, int]) -> None:
+    """The topic ends before the place that was known: what comes now has these numbers again."""
+    with db.transaction(conn):
+        conn.executemany(
+            "UPDATE topic_positions SET next = ? WHERE topic = ? AND partition = ?",
+            [(next_, topic, partition) for partition, next_ in places.items()],
+        )
+
+
+def changed(conn: db.Store, most: int) -> list[tuple[int, str, float, Change]]:
+    """(number, pipeline, when, what) that nobody was told of yet, the oldest first."""
     found = db.rows(conn, "SELECT * FROM topic_changes ORDER BY id LIMIT ?", (most,))
-    if found:
-        with db.transaction(conn):
-            conn.execute("DELETE FROM topic_changes WHERE id <= ?", (found[-1]["id"],))
     return [
-        (row["pipeline"], row["at"], Change(bool(row["is_opened"]), row["key"], row["title"]))
+        (
+            row["id"],
+            row["pipeline"],
+            row["at"],
+            Change(bool(row["is_opened"]), row["key"], row["title"]),
+        )
         for row in found
     ]
+
+
+def told(conn: db.Store, upto: int) -> None:
+    """Changes up to this number were told of."""
+    with db.transaction(conn):
+        conn.execute("DELETE FROM topic_changes WHERE id <= ?", (upto,))
 
 
 def forget(conn: db.Store, at: float) -> None:

@@ -18,7 +18,7 @@ from headrace.errors import StoreError
 from headrace.jsonfile import read_json
 from headrace.model.places import Places
 from headrace.model.runs import Desired
-from headrace.state import desired
+from headrace.state import alerttopics, desired
 from headrace.supervisor.process import PYTHON, Companion, tail_of
 
 logger = logging.getLogger(__name__)
@@ -42,9 +42,8 @@ def both(settings: Settings, places: Places) -> tuple[Attendant, Attendant]:
     )  # fmt: skip
     relay = Attendant(
         "the relay", "headrace.relay.main", settings, places.relay_log,
-        lambda: any(
-            settings.metrics or _reads_a_broker(places, one) for one in desired.listed(places)
-        ),
+        lambda: bool(alerttopics.read(places))  # else what is said there would stay for good
+        or any(settings.metrics or _reads_a_broker(places, one) for one in desired.listed(places)),
     )  # fmt: skip
     return page, relay
 

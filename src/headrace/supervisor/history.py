@@ -39,7 +39,7 @@ Worked = Callable[[str, str], float | None]  # pipeline, query -> until when it 
 Resolved = tuple[str, alerts.Change]  # with the pipeline
 
 REOPEN_S = 15.0  # a locked file costs a wait of seconds each time it is tried
-CHANGES_AT_ONCE = 200
+CHANGES_AT_ONCE = 10_000
 STORE_ALERT = "store:history.db"
 
 
@@ -137,10 +137,13 @@ class History:
         write = partial(alerts.take, pipeline=pipeline, query=query, rows=rows, at=at)
         return self._files["alerts"].use(now, write)
 
-    def changed_by_topics(self, now: float) -> list[tuple[str, float, alerts.Change]]:
-        """What rows that came by a topic have changed since the last time."""
+    def changed_by_topics(self, now: float) -> list[tuple[int, str, float, alerts.Change]]:
+        """What rows that came by a topic have changed, as far as nobody was told of it."""
         read = partial(alerttopics.changed, most=CHANGES_AT_ONCE)
         return self._files["alerts"].use(now, read) or []
+
+    def told_of_topics(self, upto: int, now: float) -> None:
+        self._files["alerts"].use(now, lambda conn: alerttopics.told(conn, upto))
 
     def resolve_due(self, worked_until: Worked, at: float, now: float) -> list[Resolved]:
         """Alerts whose time is up and whose query is known to have worked until then."""

@@ -8,6 +8,7 @@ query may wait in the topic.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -19,6 +20,7 @@ from headrace.store.alerts import Change
 from headrace.supervisor.history import History, Worked
 from headrace.supervisor.situation import OpenAlert
 
+TOLD_AT_ONCE = 20
 LATE_S = 60.0  # a broker that is started anew is back by then
 RULE = "alert-rows"
 
@@ -35,8 +37,20 @@ class TopicWatch:
         self._since = wall()  # what the file says of the time before is an earlier relay's
 
     def tell(self, tell: Tell, now: float) -> None:
-        for pipeline, at, change in self._history.changed_by_topics(now):
-            tell(pipeline, change, now, at)
+        """The first of each pipeline; of a flood, how many more there were."""
+        found = self._history.changed_by_topics(now)
+        more: Counter[tuple[str, bool]] = Counter()
+        seen: Counter[str] = Counter()
+        for _, pipeline, at, change in found:
+            seen[pipeline] += 1
+            if seen[pipeline] <= TOLD_AT_ONCE:
+                tell(pipeline, change, now, at)
+            else:
+                more[pipeline, change.is_opened] += 1
+        for (pipeline, is_opened), count in more.items():
+            tell(pipeline, Change(is_opened, "", f"{count:,} more"), now, found[-1][2])
+        if found:
+            self._history.told_of_topics(found[-1][0], now)
 
     def watch(self, now: float) -> None:
         """One alert a query whose rows nobody takes, resolved when they are taken again."""
