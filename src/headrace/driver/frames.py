@@ -20,7 +20,7 @@ from headrace.connectors.files import Files, ddl
 from headrace.define import checks, sql
 from headrace.define import graph as graphs
 from headrace.define.graph import SESSION, Graph, GraphNode
-from headrace.driver import analyse, hidden
+from headrace.driver import analyse, hidden, realtime
 from headrace.errors import DefinitionError, Error
 from headrace.transforms import notes
 from headrace.transforms.notes import Notes
@@ -154,12 +154,24 @@ class Frames:
         given: dict[str, Any] = {name: self.input(name, node) for name in node.inputs}
         if SESSION in inspect.signature(function).parameters:
             given[SESSION] = self.spark
-        noted = self.notes[node.name] = Notes(self.version, is_batch=not self.streaming)
+        noted = self.notes[node.name] = self._noted(node)
         try:
             with notes.taking(noted):
                 return function(**given)
         except Exception as exc:  # a border: the user's code may raise anything
             raise self._told(exc, node) from exc
+
+    def _noted(self, node: GraphNode) -> Notes:
+        """With what a transform may have to know: the query that this is built for, its sources."""
+        above = (self.nodes[name] for name in reversed(self._path))
+        query = next((one for one in above if one.kind == "query"), None)
+        sources = self.sources_of(node.name).values()
+        return Notes(
+            self.version,
+            is_batch=not self.streaming,
+            is_real_time=self.streaming and query is not None and realtime.is_wished(query),
+            is_from_brokers=bool(sources) and all(one and one.is_broker for one in sources),
+        )
 
     def _from_sql(self, node: GraphNode, text: str) -> DataFrame:
         try:
