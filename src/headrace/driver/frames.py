@@ -154,24 +154,12 @@ class Frames:
         given: dict[str, Any] = {name: self.input(name, node) for name in node.inputs}
         if SESSION in inspect.signature(function).parameters:
             given[SESSION] = self.spark
-        noted = self.notes[node.name] = self._noted(node)
+        noted = self.notes[node.name] = _noted(self, node)
         try:
             with notes.taking(noted):
                 return function(**given)
         except Exception as exc:  # a border: the user's code may raise anything
             raise self._told(exc, node) from exc
-
-    def _noted(self, node: GraphNode) -> Notes:
-        """With what a transform may have to know: the query that this is built for, its sources."""
-        above = (self.nodes[name] for name in reversed(self._path))
-        query = next((one for one in above if one.kind == "query"), None)
-        sources = self.sources_of(node.name).values()
-        return Notes(
-            self.version,
-            is_batch=not self.streaming,
-            is_real_time=self.streaming and query is not None and realtime.is_wished(query),
-            is_from_brokers=bool(sources) and all(one and one.is_broker for one in sources),
-        )
 
     def _from_sql(self, node: GraphNode, text: str) -> DataFrame:
         try:
@@ -233,3 +221,16 @@ class Frames:
         folder = tempfile.mkdtemp(prefix="headrace-")
         self.stand_ins[folder] = sink.path
         return replace(sink, path=folder)
+
+
+def _noted(work: Frames, node: GraphNode) -> Notes:
+    """With what a transform may have to know: the query that this is built for, and its sources."""
+    above = (work.nodes[name] for name in reversed(work._path))
+    query = next((one for one in above if one.kind == "query"), None)
+    sources = work.sources_of(node.name).values()
+    return Notes(
+        work.version,
+        is_batch=not work.streaming,
+        is_real_time=work.streaming and query is not None and realtime.is_wished(query),
+        is_from_brokers=bool(sources) and all(one and one.is_broker for one in sources),
+    )

@@ -57,13 +57,10 @@ def worker(plan: Plan, added: tuple[str, ...]) -> Callable[[Iterator[Any]], Iter
 
 def read(raw: Any, plan: Plan) -> tuple[Any, list[Any]]:
     """Which records of the array were read, and their fields."""
-    import pyarrow as pa
-
     texts = _texts(raw)
     table, done = _parsed(texts, _plausible(texts, plan), plan)
     if table is None:
-        types = [_made_of(kind) for kind in plan.kinds]
-        return done, [pa.nulls(len(raw), of) for of in types]
+        return _nothing(raw, plan)
     fields = []
     for name, kind, is_required in zip(plan.names, plan.kinds, plan.required, strict=True):
         found, fits = _converted(table.column(name).combine_chunks(), kind)
@@ -72,6 +69,13 @@ def read(raw: Any, plan: Plan) -> tuple[Any, list[Any]]:
             done = _both(done, found.is_valid())
         fields.append(found)
     return done, fields
+
+
+def _nothing(raw: Any, plan: Plan) -> tuple[Any, list[Any]]:
+    import pyarrow as pa
+
+    fields = [pa.nulls(len(raw), _made_of(kind)) for kind in plan.kinds]
+    return pa.repeat(pa.scalar(False), len(raw)), fields
 
 
 def suspicious(plan: Plan) -> str:
@@ -159,28 +163,25 @@ def _is_within_limits(texts: Any) -> Any:
 def _parsed(texts: Any, good: Any, plan: Plan) -> tuple[Any, Any]:
     """A table of all records, null where they are not good, or None. One that breaks the block is
     found by the row that Arrow names, and the rest is tried; at last all of them without those."""
-    import pyarrow as pa
-
-    nothing = None, pa.repeat(pa.scalar(False), len(texts))
     odd: list[int] = []
     begin = 0
     while good.true_count and len(odd) <= max(4, len(texts) * ODD_SHARE):
         found = _attempt(texts[begin:], good[begin:], plan)
         if found is None:
-            return nothing
+            return None, good
         if isinstance(found, int):
             begin += found + 1
             # Behind a whole object and something more Arrow speaks of the next row already.
             odd += [max(0, begin - 2), min(begin - 1, len(texts) - 1)]
         elif begin == 0:
-            return (found, good) if len(found) == len(texts) else nothing
+            return (found, good) if len(found) == len(texts) else (None, good)
         else:
             begin = len(texts)
         if begin > len(texts):
-            return nothing
+            return None, good
         if begin == len(texts):
             begin, good = 0, _without(good, odd)
-    return nothing
+    return None, good
 
 
 def _attempt(texts: Any, good: Any, plan: Plan) -> Any:
