@@ -111,8 +111,10 @@ class Driver:
 
     def write_definition(self, file: str) -> None:
         source = {"name": "lines", "kind": "source", "place": f"{file}:1", "inputs": []}
+        view = {"name": "words", "kind": "view", "place": f"{file}:2", "inputs": ["lines"]}
+        view["engines"] = ["arrow", "spark"]
         query = {
-            "name": "kept", "place": f"{file}:4", "inputs": ["lines"], "mode": "append",
+            "name": "kept", "place": f"{file}:4", "inputs": ["words"], "mode": "append",
             "sink": {"kind": "parquet", "path": "data/words"}, "checkpoint": "checkpoints/x",
             "trigger": {"kind": "every", "seconds": 2.0}, "guarantee": "exactly-once",
             "guarantee_why": "the sink's log knows every batch",
@@ -120,7 +122,7 @@ class Driver:
         name = Path(file).stem
         body = {
             "pipeline": name, "profile": self.spec.profile, "version": self.spec.version,
-            "file": file, "nodes": [source], "queries": [query],
+            "file": file, "nodes": [source, view], "queries": [query],
             "warnings": [{"slug": "no-watermark", "what": "State is never cleaned up."}],
         }  # fmt: skip
         write_json(self.places.definition(self.spec.version, self.spec.profile, name), body)

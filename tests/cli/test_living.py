@@ -89,6 +89,7 @@ def test_check_shows_queries_guarantees_and_warnings(living: Project) -> None:
         assert word in done.stdout
     assert "State is never cleaned up." in done.stderr
     assert "No problems, 1 warning." in done.stdout
+    assert "JSON is parsed in words by arrow, spark" in done.stdout
 
 
 def test_check_reports_all_problems_at_once(living: Project) -> None:

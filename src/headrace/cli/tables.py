@@ -218,6 +218,9 @@ def print_definitions(found: Sequence[Definition]) -> None:
             f"  {definition.file}, {count} quer{'y' if count == 1 else 'ies'}", style="dim"
         )
         console().print(title, _definition_table(definition), sep="\n")
+        parsed = [f"{n.name} by {', '.join(n.engines)}" for n in definition.nodes if n.engines]
+        if parsed:
+            click.secho(f"  JSON is parsed in {'; '.join(parsed)}", dim=True)
     warned = sum(len(definition.warnings) for definition in found)
     end = f", {warned} warning{'s' * (warned != 1)}" if warned else ""
     click.secho(f"No problems{end}.", fg="green")

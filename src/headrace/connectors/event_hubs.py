@@ -57,6 +57,7 @@ class EventHubs(Connector):
     is_source: ClassVar[bool] = True
     is_sink: ClassVar[bool] = True
     can_real_time: ClassVar[bool] = True
+    is_broker: ClassVar[bool] = True
     is_replayable: ClassVar[bool] = True
     delivery: ClassVar[str] = "at-least-once"
     delivery_why: ClassVar[str] = "after a failure a batch is sent again"

@@ -74,6 +74,7 @@ class Kafka(Connector):
 
     kind: ClassVar[str] = "kafka"
     can_real_time: ClassVar[bool] = True
+    is_broker: ClassVar[bool] = True
     is_replayable: ClassVar[bool] = True
     delivery: ClassVar[str] = "at-least-once"
     delivery_why: ClassVar[str] = "after a failure a batch is sent again"

@@ -88,12 +88,17 @@ def _all_planned(work: Frames) -> Built:
             except Error as exc:
                 problems.append(exc)
 
-    plan([work.nodes[name] for name in work.graph.queries])
-    plan(work.hidden())  # known once the views are built
+    queries = [work.nodes[name] for name in work.graph.queries]
+    # Real time first: a view is built for the first who asks, and no Python may run in those.
+    plan(sorted(queries, key=lambda node: not realtime.is_wished(node)))
+    queries += work.hidden()  # known once the views are built
+    plan(queries[len(work.graph.queries) :])
     if problems:
         # A view that two queries use fails both, with the one error.
         unique = list({id(p): p for p in problems}.values())
         raise together(unique)
+    names = [node.name for node in queries]
+    planned.sort(key=lambda p: names.index(p.query.name))
     order = in_order({p.query.name: work.streams_below(p.query.name) for p in planned})
     planned.sort(key=lambda p: order.index(p.query.name))
     return Built(tuple(planned), tuple(_nodes(work)), tuple(warnings))
@@ -185,6 +190,7 @@ def _nodes(work: Frames) -> list[Node]:
                 connector=_fields(work, connector) if connector else None,
                 schema=ddl(frame.schema),
                 streaming=frame.isStreaming,
+                engines=tuple(work.notes[name].engines) if name in work.notes else (),
             )
         )
     return made

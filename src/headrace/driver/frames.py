@@ -20,7 +20,7 @@ from headrace.connectors.files import Files, ddl
 from headrace.define import checks, sql
 from headrace.define import graph as graphs
 from headrace.define.graph import SESSION, Graph, GraphNode
-from headrace.driver import analyse, hidden
+from headrace.driver import analyse, hidden, realtime
 from headrace.errors import DefinitionError, Error
 from headrace.transforms import notes
 from headrace.transforms.notes import Notes
@@ -154,7 +154,7 @@ class Frames:
         given: dict[str, Any] = {name: self.input(name, node) for name in node.inputs}
         if SESSION in inspect.signature(function).parameters:
             given[SESSION] = self.spark
-        noted = self.notes[node.name] = Notes(self.version, is_batch=not self.streaming)
+        noted = self.notes[node.name] = _noted(self, node)
         try:
             with notes.taking(noted):
                 return function(**given)
@@ -221,3 +221,16 @@ class Frames:
         folder = tempfile.mkdtemp(prefix="headrace-")
         self.stand_ins[folder] = sink.path
         return replace(sink, path=folder)
+
+
+def _noted(work: Frames, node: GraphNode) -> Notes:
+    """With what a transform may have to know: the query that this is built for, and its sources."""
+    above = (work.nodes[name] for name in reversed(work._path))
+    query = next((one for one in above if one.kind == "query"), None)
+    sources = work.sources_of(node.name).values()
+    return Notes(
+        work.version,
+        is_batch=not work.streaming,
+        is_real_time=work.streaming and query is not None and realtime.is_wished(query),
+        is_from_brokers=bool(sources) and all(one and one.is_broker for one in sources),
+    )

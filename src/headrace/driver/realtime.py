@@ -18,7 +18,7 @@ from headrace.connectors.connector import Connector
 from headrace.connectors.event_hubs import EventHubs
 from headrace.connectors.kafka import Kafka
 from headrace.connectors.kafkabroker import Broker
-from headrace.define.graph import Graph
+from headrace.define.graph import Graph, GraphNode
 from headrace.define.triggers import RealTime, Trigger
 from headrace.errors import Error
 
@@ -79,13 +79,18 @@ def held(sources: Iterable[Connector | None]) -> int | None:
     return count
 
 
+def is_wished(node: GraphNode) -> bool:
+    """Whether this query may run in real time; what it reads is not known before it is built."""
+    return isinstance(node.trigger, RealTime) and node.sink.can_real_time
+
+
 def wished(graph: Graph) -> int:
     """Slots for all that may run in real time, before anything is built; on the safe side where it
     is not known: an idle slot costs nothing, a missing one everything."""
     count = 0
     for name in graph.queries:
         node = graph.nodes[name]
-        if isinstance(node.trigger, RealTime) and node.sink.can_real_time:
+        if is_wished(node):
             found = held(_sources(graph, name))
             count += UNKNOWN if found is None else found
     return count

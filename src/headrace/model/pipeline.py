@@ -29,6 +29,7 @@ class Node:
     connector: Mapping[str, Any] | None = None  # kind and fields, secrets as references
     schema: str | None = None  # DDL
     streaming: bool = True
+    engines: tuple[str, ...] = ()  # what opens the records of each hr.parse_json in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,10 @@ class Definition:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Definition:
-        nodes = tuple(Node(**{**n, "inputs": tuple(n["inputs"])}) for n in body["nodes"])
+        nodes = tuple(
+            Node(**{**n, "inputs": tuple(n["inputs"]), "engines": tuple(n.get("engines", ()))})
+            for n in body["nodes"]
+        )
         queries = tuple(Query(**{**q, "inputs": tuple(q["inputs"])}) for q in body["queries"])
         rest = {k: body[k] for k in ("pipeline", "profile", "version", "file")}
         return cls(**rest, nodes=nodes, queries=queries, warnings=tuple(body.get("warnings", ())))

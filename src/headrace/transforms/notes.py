@@ -31,8 +31,11 @@ class Notes:
 
     version: str | None = None
     is_batch: bool = False
+    is_real_time: bool = False  # for a query where no Python may run
+    is_from_brokers: bool = False  # all that it reads, so that there may be much of it
     asides: list[DataFrame] = field(default_factory=list)
     timed: list[Timed] = field(default_factory=list)
+    engines: list[str] = field(default_factory=list)  # of every parse_json, in order
 
 
 _NOTES: ContextVar[Notes | None] = ContextVar("headrace_notes", default=None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.connector import plain_options
 from headrace.errors import DefinitionError
-from headrace.transforms import columns, notes
+from headrace.transforms import columns, engines, notes, vectorised
 from headrace.transforms.quarantine import kept_aside
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ RULE = "parse_json"
 MAX_BYTES = 10_000_000
 _CORRUPT = "_headrace_corrupt"
 _RECORD = "_headrace_record"
+_RAW = "_headrace_raw"
+_DONE = "_headrace_done"
+_READ = "_headrace_read_"  # and the number of the field
 # JSON is what RFC 8259 says; `options=` may loosen that again.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
@@ -39,17 +42,20 @@ def parse_json(
     max_bytes: int = MAX_BYTES,
     keep: str | list[str] | tuple[str, ...] = (),
     options: Mapping[str, Any] | None = None,
+    engine: str = engines.AUTO,
 ) -> DataFrame:
     """The fields of `schema` as columns, after those of `df` that `keep` names.
 
     `schema` is DDL or a StructType; a field that is NOT NULL has to be there. With
     `quarantine=False` bad records are dropped here because another node keeps them already.
+    `engine` is what opens them, "spark" or "arrow", with the same result; "auto" chooses.
     """
     fields = _schema(schema)
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
     _refuse_wrong_columns(df, fields, column, kept)
     given = {**_STRICT, **plain_options(options)}
-    opened = _Opened(fields, column, max_bytes, given)
+    used = _engine(df, fields, kept, options, engine)
+    opened = _Opened(fields, column, max_bytes, given, is_vectorised=used == engines.ARROW)
     if quarantine:
         _set_aside(df, opened)
     return opened.rows(df, kept).where(opened.is_good()).select(*kept, *opened.fields())
@@ -59,35 +65,55 @@ class _Opened:
     """How a record is opened and judged. The columns it speaks of are those that `rows` adds."""
 
     def __init__(
-        self, schema: StructType, column: str, max_bytes: int, options: Mapping[str, str]
+        self,
+        schema: StructType,
+        column: str,
+        max_bytes: int,
+        options: Mapping[str, str],
+        *,
+        is_vectorised: bool,
     ) -> None:
         from pyspark.sql import functions as F
 
         self.schema = schema
+        self.column = column
         self.max_bytes = max_bytes
         self.options = options
-        self.raw = F.col(column)
-        self.text = F.col(column).cast("string")
+        self.is_vectorised = is_vectorised
+        self.raw = F.col(_RAW)  # null where Arrow has read it
+        self.text = self.raw.cast("string")
 
-    def rows(self, df: DataFrame, kept: tuple[str, ...]) -> DataFrame:
+    def rows(self, df: DataFrame, kept: tuple[str, ...], *, only_bad: bool = False) -> DataFrame:
         """With each record opened once: Spark would parse again for every use of the result, were
-        it not the output of a generator."""
+        it not the output of a generator. What Arrow has read already is null here."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType
 
+        df = df.select(*kept, F.col(self.column).alias(_RAW))
+        if self.is_vectorised:
+            df = self._vectorised(df, with_fields=not only_bad)
         parsed = self._from_json(ArrayType(self.schema))
         readable = F.is_valid_utf8(self.text) & (F.octet_length(self.text) <= self.max_bytes)
-        return df.select(*kept, F.inline(F.array(F.when(readable, parsed))))
+        return df.select("*", F.inline(F.array(F.when(readable, parsed))))
 
     def fields(self) -> list[Column]:
-        return [self._field(one.name).alias(one.name) for one in self.schema.fields]
+        from pyspark.sql import functions as F
+
+        found = [(one.name, self._field(one.name)) for one in self.schema.fields]
+        if self.is_vectorised:
+            found = [
+                (name, F.when(F.col(_DONE), F.col(f"{_READ}{n}")).otherwise(slow))
+                for n, (name, slow) in enumerate(found)
+            ]
+        return [value.alias(name) for name, value in found]
 
     def is_good(self) -> Column:
         from pyspark.sql import functions as F
 
         is_one = F.col(_CORRUPT).isNull() & (F.size(_RECORD) == 1) & self._record().isNotNull()
         missing = [self._is_missing(one) for one in self.schema.fields if not one.nullable]
-        return F.coalesce(is_one & ~reduce(or_, missing, self._is_out_of_range()), F.lit(False))
+        fits = F.coalesce(is_one & ~reduce(or_, missing, self._is_out_of_range()), F.lit(False))
+        return F.col(_DONE) | fits if self.is_vectorised else fits
 
     def reason(self) -> Column:
         """Only for records that are not good, after `rows`."""
@@ -130,6 +156,27 @@ class _Opened:
             said.append(told)
         about_fields = self.reason().isin("wrong-type", "out-of-range", "missing-field")
         return F.when(about_fields, F.nullif(F.concat_ws(", ", *said), F.lit("")))
+
+    def _vectorised(self, df: DataFrame, with_fields: bool) -> DataFrame:
+        """Where Arrow has read the record its fields are there, else the record still is."""
+        from pyspark import cloudpickle
+        from pyspark.sql.types import BooleanType, StructField, StructType
+
+        *kept, raw = df.schema.fields
+        fields = self.schema.fields
+        plan = vectorised.Plan(
+            tuple(one.name for one in fields),
+            tuple(one.dataType.simpleString() for one in fields),
+            tuple(not one.nullable for one in fields),
+            self.max_bytes,
+        )
+        read = [StructField(f"{_READ}{n}", one.dataType) for n, one in enumerate(fields)]
+        added = [StructField(_RAW, raw.dataType), StructField(_DONE, BooleanType(), False)]
+        added += read if with_fields else []
+        # Executors need Arrow, which is PySpark's own, but not us.
+        cloudpickle.register_pickle_by_value(vectorised)
+        opened = vectorised.worker(plan, tuple(one.name for one in added))
+        return df.mapInArrow(opened, StructType([*kept, *added]))
 
     def _from_json(self, record: Any) -> Column:
         """In brackets, so that nothing may stand before or behind the one value."""
@@ -185,6 +232,24 @@ def _holds_infinity(value: Column, kind: DataType) -> Column | None:
     if not found:
         return None
     return F.coalesce(reduce(or_, found), F.lit(False))
+
+
+def _engine(
+    df: DataFrame,
+    schema: StructType,
+    kept: tuple[str, ...],
+    options: Mapping[str, Any] | None,
+    wish: str,
+) -> str:
+    setting = "spark.sql.legacy.timeParserPolicy"
+    time_parser = df.sparkSession.conf.get(setting, "EXCEPTION") or ""
+    of_kept = [df.schema[name] for name in kept]
+    taken = notes.current()
+    refused = engines.refusal(schema, of_kept, bool(options), time_parser)
+    used = engines.chosen(wish, taken, refused)
+    if taken is not None:
+        taken.engines.append(used)
+    return used
 
 
 def _set_aside(df: DataFrame, opened: _Opened) -> None:

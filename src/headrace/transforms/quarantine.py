@@ -17,12 +17,15 @@ SUFFIX = "quarantine"
 
 
 class Examined(Protocol):
-    """How the rows of an input are judged; `rows` adds what the other columns are made of."""
+    """How the rows of an input are judged; `rows` adds what the other columns are made of, `raw`
+    at least of those that are not good."""
 
     raw: Column
     max_bytes: int
 
-    def rows(self, df: DataFrame, kept: tuple[str, ...]) -> DataFrame: ...
+    def rows(
+        self, df: DataFrame, kept: tuple[str, ...], *, only_bad: bool = False
+    ) -> DataFrame: ...
     def is_good(self) -> Column: ...
     def reason(self) -> Column: ...
     def detail(self) -> Column: ...
@@ -34,7 +37,7 @@ def kept_aside(df: DataFrame, examined: Examined, rule: str, version: str | None
     coordinates = _coordinates(df)
     df = df.withColumns(coordinates)
     bad = ~examined.is_good()
-    rows = examined.rows(df, tuple(df.columns)).observe(
+    rows = examined.rows(df, tuple(coordinates), only_bad=True).observe(
         OBSERVED, F.count(F.lit(1)).alias("rows"), F.count_if(bad).alias("bad")
     )
     raw = examined.raw.cast("binary")
