@@ -185,7 +185,9 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         queries={n: QuerySettings(**asdict(query)) for n, query in checked.queries.items()},
         notify=checked.notify,
         alerts=checked.alerts,
-        metrics={name: given for name, given in asdict(checked.metrics).items() if given},
+        metrics={
+            name: given for name, given in asdict(checked.metrics).items() if given is not None
+        },
         pipelines=tuple(checked.pipelines),
         text=text,
         raw=raw,

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,8 @@ topic = "{topic}"
 [spark]
 "spark.master" = "local[2]"
 """
+
+STOPPED_AT = 3  # looks at the clock: of the whole, of its flush, of the first record's own flush
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +186,9 @@ def test_more_than_may_wait_while_the_broker_is_down_is_dropped_and_counted_in_t
     broker.stop()
     for number in range(25):
         told.tell(Kind.PROGRESSED, "kept", {"progress": {"batchId": number}})
-    assert "does not answer" in str(going.tick(sink))
+    assert "does not answer" in str(going.tick(sink, time.time()))
     broker.start()
-    rig.eventually("it is delivered", lambda: going.tick(sink) is None, 60)
+    rig.eventually("it is delivered", lambda: going.tick(sink, time.time()) is None, 60)
     sink.close()
 
     found = [json.loads(message.value()) for message in everything(broker, to)]
@@ -202,6 +205,47 @@ def test_a_record_that_is_too_large_does_not_take_others_with_it(broker: Cluster
 
     assert (done.arrived, done.too_large, done.problem) == ({0, 3}, {1, 2}, None)
     assert [message.value() for message in everything(broker, small)] == [b"x", b"z"]
+
+
+def test_for_records_to_be_tried_alone_there_is_one_time_in_all(broker: Cluster) -> None:
+    small = made(broker, 1, max_message_bytes="2000")
+    steady = iter(range(1_000))  # each look at it is a second later
+    sending = Records(kafka(broker.servers(), topic=small), 5.0, lambda: float(next(steady)))
+    records = [("a", b"%d" % n + b"x" * 500) for n in range(20)]  # together they are too large
+
+    done = sending.send(records)
+    rest = [one for number, one in enumerate(records) if number not in done.arrived]
+    sending.close()
+
+    assert (done.arrived, done.too_large, done.problem) == ({0, 1}, frozenset(), None)
+    again = Records(kafka(broker.servers(), topic=small), 30.0)
+    assert len(again.send(rest).arrived) == 18
+    again.close()
+    assert [message.value() for message in everything(broker, small)] == [v for _, v in records]
+
+
+def test_a_broker_that_goes_away_meanwhile_is_waited_for_once(broker: Cluster) -> None:
+    small = made(broker, 1, max_message_bytes="2000")
+    looks: list[float] = []
+
+    def steady() -> float:
+        """A moment at which something happens: the second record is about to be tried."""
+        if len(looks) == STOPPED_AT:
+            broker.stop()
+        looks.append(time.monotonic())
+        return looks[-1]
+
+    sending = Records(kafka(broker.servers(), topic=small), 5.0, steady)
+    records = [("a", b"%d" % n + b"x" * 500) for n in range(20)]
+    done = sending.send(records)
+    sending.close()
+    broker.start()
+
+    assert (done.arrived, done.too_large) == ({0}, frozenset())
+    assert done.problem is not None
+    assert done.problem.code == "kafka-unreachable"
+    assert len(looks) < STOPPED_AT + 6  # not once a record
+    assert [message.value() for message in everything(broker, small)] == [records[0][1]]
 
 
 def test_a_login_that_may_not_write_is_told(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from brokers.cluster import PASSWORD, USER, Cluster, tool
 from brokers.conftest import made, sent
+from e2e import rig
 from headrace.jsonfile import write_json
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.runs import Desired
@@ -36,13 +37,28 @@ from headrace.state import lags
 
 pytestmark = pytest.mark.e2e
 VERSION = "v" * 12
+UNREADY = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 @pytest.fixture(autouse=True)
 def ready(broker: Cluster) -> None:
     """A new broker makes the topic of its groups when first asked for one, which takes a while."""
     consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": "first"})
-    consumer.committed([TopicPartition(made(broker), 0)], timeout=60)
+    place = TopicPartition(made(broker), 0)
+
+    def is_kept() -> bool:
+        try:
+            return bool(consumer.committed([place], timeout=60))
+        except KafkaException as exc:
+            if exc.args[0].code() not in UNREADY:
+                raise
+            return False
+
+    rig.eventually("groups are kept", is_kept, 60)
     consumer.close()
 
 
@@ -51,28 +67,31 @@ def group_of(folder: Path) -> str:
     return f"{folder.name}-flow-kept"
 
 
-def workspace(folder: Path, source: dict[str, Any]) -> Workspace:
-    """One pipeline `flow` with one query `kept` is deployed there."""
+def workspace(folder: Path, *sources: dict[str, Any], beside: tuple[Node, ...] = ()) -> Workspace:
+    """One pipeline `flow` with one query `kept` is deployed there; `beside` are nodes of others."""
     (folder / "headrace.toml").write_text(
         f'[lag]\nmirror = "{folder.name}-{{pipeline}}-{{query}}"\n'
     )
     work = open_workspace(folder, "dev")
-    node = Node("raw", "source", "flow.py:1", connector={"kind": "kafka", **source})
+    nodes = tuple(
+        Node(f"raw{number}", "source", "flow.py:1", connector={"kind": "kafka", **source})
+        for number, source in enumerate(sources)
+    )
     query = Query(
-        "kept", "flow.py:2", ("raw",), {"kind": "parquet"}, "append", {"kind": "default"},
-        str(folder / "checkpoint"), "exactly-once", "",
+        "kept", "flow.py:2", tuple(node.name for node in nodes), {"kind": "parquet"}, "append",
+        {"kind": "default"}, str(folder / "checkpoint"), "exactly-once", "",
     )  # fmt: skip
-    definition = Definition("flow", "dev", VERSION, "flow.py", (node,), (query,))
+    definition = Definition("flow", "dev", VERSION, "flow.py", (*beside, *nodes), (query,))
     write_json(work.places.definition(VERSION, "dev", "flow"), definition.to_json())
     wanted = Desired("flow", "stopped", VERSION, "dev", "flow.py")
     write_json(work.places.desired("flow"), asdict(wanted))
     return work
 
 
-def committed(folder: Path, batch: int, positions: dict[str, dict[str, int]]) -> None:
-    """As Spark leaves a batch that is done."""
+def committed(folder: Path, batch: int, *positions: dict[str, dict[str, int]]) -> None:
+    """As Spark leaves a batch that is done: a line a source."""
     for name, lines in (
-        ("offsets", ["v1", '{"batchWatermarkMs":0}', json.dumps(positions)]),
+        ("offsets", ["v1", '{"batchWatermarkMs":0}', *map(json.dumps, positions)]),
         ("commits", ["v1", "{}"]),
     ):
         (folder / "checkpoint" / name).mkdir(parents=True, exist_ok=True)
@@ -128,6 +147,54 @@ def test_a_group_is_moved_only_when_the_query_has_moved(broker: Cluster, tmp_pat
     looking.close()
 
     assert (untouched.offset, moved.offset) == (1, 9)
+
+
+def test_a_query_with_two_sources_on_one_cluster_is_not_moved_again_and_again(
+    broker: Cluster, tmp_path: Path
+) -> None:
+    one, other, group = made(broker), made(broker), group_of(tmp_path)
+    sources = [{"servers": broker.servers(), "subscribe": name} for name in (one, other)]
+    work = workspace(tmp_path, *sources)
+    for name in (one, other):
+        sent(broker, name, *map(str, range(9)))
+    looking, mirroring = Looking(), Mirroring()
+    committed(tmp_path, 0, {one: {"0": 4}}, {other: {"0": 5}})
+    assert relay.look(work, looking, mirroring) == []
+
+    consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": group})
+    both = [TopicPartition(one, 0), TopicPartition(other, 0)]
+    moved = [place.offset for place in consumer.committed(both, timeout=30)]
+    by_hand = [TopicPartition(one, 0, 1), TopicPartition(other, 0, 2)]
+    consumer.commit(offsets=by_hand, asynchronous=False)
+    relay.look(work, looking, mirroring)
+    untouched = [place.offset for place in consumer.committed(both, timeout=30)]
+    consumer.close()
+    looking.close()
+
+    assert (moved, untouched) == ([4, 5], [1, 2])
+
+
+def test_a_topic_of_the_same_name_that_is_written_elsewhere_gets_no_group(
+    broker: Cluster, tmp_path: Path
+) -> None:
+    topic, group = made(broker), group_of(tmp_path)
+    sent(broker, topic, *map(str, range(9)))
+    nobody = {"kind": "kafka", "servers": "127.0.0.1:1", "topic": topic}
+    copied = Node("copied", "query", "flow.py:3", connector=nobody)
+    source = {"servers": broker.servers(), "subscribe": topic}
+    work = workspace(tmp_path, source, beside=(copied,))
+    looking, mirroring = Looking(), Mirroring()
+    committed(tmp_path, 0, {topic: {"0": 4}})
+
+    relay.look(work, looking, mirroring)
+    assert relay.look(work, looking, mirroring) == []
+    looking.close()
+
+    assert lags.read(work.places)["flow", "kept"].records == 5
+    consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": group})
+    (moved,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+    consumer.close()
+    assert moved.offset == 4
 
 
 def test_a_group_with_members_is_left_alone_and_lag_is_known_all_the_same(

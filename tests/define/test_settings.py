@@ -145,6 +145,7 @@ def test_progress_goes_to_a_topic_with_the_fields_of_a_sink(tmp_path: Path) -> N
     [
         ('servers = "b:9092"\ntopc = "t"', "unknown-field"),
         ('topic = "t"', "missing-field"),
+        ("", "missing-field"),
         ('servers = "b:9092"\nsubscribe = "t"', "kafka-topics"),
         ('servers = "b:9092"\nuser = "u"\npassword = "plain"', "plain-secret"),
     ],
@@ -158,6 +159,13 @@ def test_what_is_wrong_with_the_topic_of_progress_is_told(
         outlets.check(settings)
 
     assert (caught.value.code, caught.value.where) == (code, "headrace.toml:1")
+
+
+def test_a_topic_of_progress_without_a_line_needs_servers(tmp_path: Path) -> None:
+    settings = config.load(written(tmp_path, "[metrics.kafka]\n"))
+
+    with pytest.raises(Error, match=r"needs servers"):
+        outlets.metrics(settings)
 
 
 def test_an_exporter_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Progress on its way out: what waits is bounded, what is dropped is counted, nothing is missed.
 
 Events files are written as a driver writes them, by its own class; the sink is one that refuses
-when told.
+when told. What it does, Kafka does in brokers/test_metrics.py: nothing arrives, some arrive and
+then none, some are refused for good, for some there is no time.
 """
 
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from headrace.relay.exporting import Exporting, Sent
 from headrace.state import exports, folders
 
 DOWN = "nobody answers"
+NOW = 1_700_000_000.0
+DAY_S = 24 * 3600.0
 
 
 class Elsewhere:
@@ -34,6 +38,7 @@ class Elsewhere:
         self.bodies: list[dict[str, Any]] = []
         self.is_down = False
         self.takes = 1_000_000
+        self.words: str | None = DOWN  # where it takes less; None: it had no time
         self.refuses: set[int] = set()
 
     def send(self, records: Sequence[tuple[str, dict[str, Any]]]) -> Sent:
@@ -42,7 +47,8 @@ class Elsewhere:
         refused = {n for n, (_, body) in enumerate(records) if batch(body) in self.refuses}
         arrived = {n for n in range(min(len(records), self.takes)) if n not in refused}
         self.bodies += [records[n][1] for n in sorted(arrived)]
-        return Sent(arrived, refused, None if len(arrived) + len(refused) == len(records) else DOWN)
+        is_all = len(arrived) + len(refused) == len(records)
+        return Sent(arrived, refused, None if is_all else self.words)
 
     def batches(self) -> list[int]:
         return [batch(body) for body in self.bodies]
@@ -86,10 +92,10 @@ def test_every_progress_event_arrives_once_with_whose_it_is(
     going = Exporting("x", places)
     run.tells(0, 1)
 
-    assert going.tick(sink) is None
+    assert going.tick(sink, NOW) is None
     run.tells(2)
-    assert going.tick(sink) is None
-    assert going.tick(sink) is None
+    assert going.tick(sink, NOW) is None
+    assert going.tick(sink, NOW) is None
 
     assert sink.batches() == [0, 1, 2]
     first = sink.bodies[0]
@@ -106,10 +112,10 @@ def test_half_a_line_waits_for_its_end(places: Places, sink: Elsewhere) -> None:
     path.write_bytes(whole[:-20])
     going = Exporting("x", places)
 
-    going.tick(sink)
+    going.tick(sink, NOW)
     assert sink.batches() == []
     path.write_bytes(whole)
-    going.tick(sink)
+    going.tick(sink, NOW)
 
     assert sink.batches() == [0]
 
@@ -120,7 +126,7 @@ def test_a_line_that_is_none_is_passed_over(places: Places, sink: Elsewhere) -> 
         file.write(b'{"event":"progressed" torn\n')
     run.tells(1)
 
-    Exporting("x", places).tick(sink)
+    Exporting("x", places).tick(sink, NOW)
 
     assert sink.batches() == [1]
 
@@ -136,7 +142,7 @@ def test_a_line_longer_than_any_does_not_hold_up_the_rest(
     going = Exporting("x", places)
 
     for _ in range(5):
-        going.tick(sink)
+        going.tick(sink, NOW)
 
     assert sink.batches() == [1]
 
@@ -147,9 +153,9 @@ def test_what_did_not_arrive_is_sent_again_in_its_order(places: Places, sink: El
     run.tells(*range(5))
     sink.takes = 2
 
-    words = going.tick(sink)
+    words = going.tick(sink, NOW)
     sink.takes = 1_000_000
-    going.tick(sink)
+    going.tick(sink, NOW)
 
     assert words == f"progress events to elsewhere wait: {DOWN}"
     assert sink.batches() == [0, 1, 2, 3, 4]
@@ -162,23 +168,23 @@ def test_another_life_goes_on_with_the_first_that_did_not_arrive(
     going = Exporting("x", places)
     run.tells(*range(5))
     sink.takes = 2
-    going.tick(sink)
+    going.tick(sink, NOW)
     run.tells(5)
     sink.takes = 1_000_000
 
-    Exporting("x", places).tick(sink)
+    Exporting("x", places).tick(sink, NOW)
 
     assert sink.batches() == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_run_that_began_while_nobody_read_is_told_whole(places: Places, sink: Elsewhere) -> None:
     Run(places, at=1.0).tells(0)
-    Exporting("x", places).tick(sink)
+    Exporting("x", places).tick(sink, NOW)
     other = Run(places, at=2_000_000.0)
     other.tells(7)
     write_json(places.exit(other.name), {"ending": "drained"})
 
-    Exporting("x", places).tick(sink)
+    Exporting("x", places).tick(sink, NOW)
 
     assert sink.batches() == [0, 7]
 
@@ -189,7 +195,7 @@ def test_the_first_time_runs_that_are_over_are_not_told(places: Places, sink: El
     write_json(places.exit(old.name), {"ending": "drained"})
     live.tells(1)
 
-    Exporting("x", places).tick(sink)
+    Exporting("x", places).tick(sink, NOW)
 
     assert sink.batches() == [1]
 
@@ -203,14 +209,14 @@ def test_while_it_is_down_the_oldest_are_dropped_beyond_a_bound_and_counted(
     sink.is_down = True
     for number in range(25):
         run.tells(number)
-        going.tick(sink)
+        going.tick(sink, NOW)
     found = exports.read(places, "x")
     assert found is not None
     assert (found.waiting, found.dropped) == (10, 15)
-    assert "10 wait, 15 were dropped" in str(found.words)
+    assert "10 wait, 15 were dropped" in str(found.words(NOW))
     sink.is_down = False
 
-    Exporting("x", places).tick(sink)
+    Exporting("x", places).tick(sink, NOW)
 
     assert sink.batches() == list(range(15, 25))
     assert {body["dropped"] for body in sink.bodies} == {15}
@@ -224,9 +230,9 @@ def test_so_many_bytes_may_wait_and_no_more(
     going = Exporting("x", places)
     sink.is_down = True
     run.tells(*range(100))
-    going.tick(sink)
+    going.tick(sink, NOW)
     sink.is_down = False
-    going.tick(sink)
+    going.tick(sink, NOW)
 
     size = sum(1 for _ in sink.bodies)
     assert 0 < size < 15
@@ -239,13 +245,13 @@ def test_what_waited_in_a_file_that_is_gone_is_counted(places: Places, sink: Els
     going = Exporting("x", places)
     sink.is_down = True
     run.tells(*range(4))
-    going.tick(sink)
+    going.tick(sink, NOW)
     places.events(run.name).unlink()
     sink.is_down = False
     later = Run(places, at=3_000_000.0)
     later.tells(9)
 
-    Exporting("x", places).tick(sink)
+    Exporting("x", places).tick(sink, NOW)
 
     assert sink.batches() == [9]
     assert sink.bodies[0]["dropped"] == 4
@@ -260,13 +266,13 @@ def test_a_record_that_nobody_takes_is_counted_and_holds_up_nothing(
     sink.refuses = {1}
 
     with caplog.at_level(logging.WARNING, logger="headrace.relay.exporting"):
-        assert going.tick(sink) is None
-        assert going.tick(sink) is None
+        assert going.tick(sink, NOW) is None
+        assert going.tick(sink, NOW) is None
 
     assert sink.batches() == [0, 2]
     found = exports.read(places, "x")
     assert found is not None
-    assert found.words == "progress events to elsewhere: 1 were dropped."
+    assert found.words(NOW) == "progress events to elsewhere: 1 were dropped."
     assert caplog.messages == ["1 progress events to elsewhere were dropped"]
 
 
@@ -279,8 +285,90 @@ def test_more_than_a_tick_may_send_goes_with_the_next(
     going = Exporting("x", places)
     run.tells(*range(10))
 
-    going.tick(sink)
+    going.tick(sink, NOW)
     assert sink.batches() == list(range(6))
-    going.tick(sink)
+    going.tick(sink, NOW)
 
     assert sink.batches() == list(range(10))
+
+
+def test_a_tick_that_takes_long_begins_no_further_batch(
+    places: Places, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "BATCH", 1)
+    run = Run(places)
+    steady = iter(range(1_000))  # each look at it is a second later
+    going = Exporting("x", places, lambda: float(next(steady)))
+    run.tells(*range(10))
+
+    going.tick(sink, NOW)
+    assert sink.batches() == [0, 1, 2, 3]
+    for _ in range(2):
+        going.tick(sink, NOW)
+
+    assert sink.batches() == list(range(10))
+
+
+def test_what_there_was_no_time_for_goes_with_a_later_one(places: Places, sink: Elsewhere) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    run.tells(*range(5))
+    sink.takes, sink.words = 2, None
+
+    assert going.tick(sink, NOW) is None
+
+    assert sink.batches() == [0, 1, 2, 3, 4]
+
+
+def test_that_some_were_dropped_is_said_for_a_day_and_counted_for_good(
+    places: Places, sink: Elsewhere
+) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    sink.refuses = {0, 2}
+    run.tells(0)
+    going.tick(sink, NOW)
+    run.tells(1)
+    going.tick(sink, NOW + DAY_S - 1)
+    first = exports.read(places, "x")
+    run.tells(2)
+    Exporting("x", places).tick(sink, NOW + DAY_S)
+    second = exports.read(places, "x")
+
+    assert first is not None
+    assert first.words(NOW + DAY_S - 1) == "progress events to elsewhere: 1 were dropped."
+    assert first.words(NOW + DAY_S) is None
+    assert second is not None
+    assert second.words(NOW + 2 * DAY_S - 1) == "progress events to elsewhere: 2 were dropped."
+    assert second.words(NOW + 2 * DAY_S) is None
+    shown = second.shown()
+    assert (shown["dropped"], shown["dropped_at"]) == (2, NOW + DAY_S)
+
+
+def test_what_is_wrong_is_said_however_long_it_lasts(places: Places, sink: Elsewhere) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    sink.is_down = True
+    run.tells(0)
+    going.tick(sink, NOW)
+    found = exports.read(places, "x")
+
+    assert found is not None
+    assert found.words(NOW + 9 * DAY_S) == f"progress events to elsewhere: 1 wait. {DOWN}"
+
+
+def test_a_run_that_was_deleted_while_nobody_read_is_forgotten(
+    places: Places, sink: Elsewhere
+) -> None:
+    old, kept = Run(places, at=1.0), Run(places, at=2_000_000.0)
+    old.tells(0)
+    kept.tells(1)
+    Exporting("x", places).tick(sink, NOW)
+    shutil.rmtree(places.run(old.name))
+
+    Exporting("x", places).tick(sink, NOW)
+
+    found = exports.read(places, "x")
+    assert found is not None
+    assert list(found.runs) == [kept.name]
+    assert sink.batches() == [0, 1]

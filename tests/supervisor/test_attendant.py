@@ -144,3 +144,24 @@ def test_the_relay_is_wanted_for_metrics_alone_once_something_is_deployed(
     relay.tick(10.0)
 
     assert bool(started) is is_started
+
+
+def test_the_relay_is_wanted_once_metrics_are_written_into_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config.load(tmp_path)
+    places = Places(settings.state)
+    wanted = Desired("flow", "running", "v1", "dev", "flow.py")
+    write_json(places.desired("flow"), wanted.to_json())
+    started: list[list[str]] = []
+    monkeypatch.setattr(attendant.Attendant.__init__, "__defaults__", (_note(started),))
+    _, relay = attendant.both(settings, places)
+    relay.tick(0.0)
+    (tmp_path / "headrace.toml").write_text("[metrics.kafka\n")
+    relay.tick(10.0)
+    assert started == []
+
+    (tmp_path / "headrace.toml").write_text(METRICS)
+    relay.tick(20.0)
+
+    assert len(started) == 1

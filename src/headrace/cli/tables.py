@@ -88,7 +88,8 @@ def overview(seen: Overview) -> RenderableType:
             )
         if status.queries:
             parts.append(_query_table(status.queries))
-    parts += [Text(one.words, style="yellow") for one in seen.exports if one.words]
+    told = [one.words(time.time()) for one in seen.exports]
+    parts += [Text(words, style="yellow") for words in told if words]
     parts += [Text(hint, style="dim") for hint in seen.hints]
     if seen.page:
         parts.append(Text(f"page: {seen.page} (headrace token prints a link)", style="dim"))

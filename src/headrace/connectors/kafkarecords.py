@@ -1,13 +1,15 @@
 """Writing records to one topic by our own client (confluent-kafka), each confirmed by the broker.
 Used by the relay; pipelines write through Spark.
 
-Invariant: `send` returns within its time, and keeps nothing: what was not confirmed is the caller's
-again. It may have arrived all the same, so delivery is at least once.
+Invariant: `send` returns within its time and the seconds named below, and keeps nothing: what was
+not confirmed is the caller's again. It may have arrived all the same, so delivery is at least once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +18,13 @@ from headrace.connectors.kafkabroker import begun, cause, confluent, explained
 from headrace.errors import ConnectorError, Error
 
 _UNTIL_REPORTED_S = 2.0  # beyond a record's own time: every one is reported by then
+_ASK_S = 1.0  # beyond that: why it failed
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """By number: which records arrived, and which are too large for the broker."""
+    """By number: which records arrived, and which are too large for the broker, each by itself.
+    Without a problem the others were not tried for want of time."""
 
     arrived: frozenset[int]
     too_large: frozenset[int]
@@ -28,11 +32,14 @@ class Confirmed:
 
 
 class Records:
-    """A connection; `connector` is a sink with a topic."""
+    """A connection; `connector` is a sink with a topic. `within_s` is the time of one `send`."""
 
-    def __init__(self, connector: Kafka, within_s: float) -> None:
+    def __init__(
+        self, connector: Kafka, within_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._connector = connector
         self._within_s = within_s
+        self._clock = clock
         self._said: list[Any] = []
         self._producer = self._begun()
 
@@ -48,19 +55,32 @@ class Records:
 
     def send(self, records: Sequence[tuple[str, bytes]]) -> Confirmed:
         """Key and value of each."""
+        until = self._clock() + self._within_s
         self._said.clear()
         numbered = dict(enumerate(records))
-        failed = self._failures(numbered)
-        # Records travel in batches, and one that is too large has its whole batch refused.
-        for number in self._too_large(failed):
-            del failed[number]
-            failed |= self._failures({number: records[number]})
-        too_large = self._too_large(failed)
-        other = next((error for n, error in failed.items() if n not in too_large), None)
-        problem = None if other is None else self._failed(other)
-        return Confirmed(frozenset(numbered.keys() - failed.keys()), too_large, problem)
+        failed = self._failures(numbered, until)
+        other = next((error for error in failed.values() if not _is_too_large(error)), None)
+        # Records travel in batches, and one that is too large has its whole batch refused: so each
+        # is tried by itself, the oldest first, as long as nothing else is wrong. One at least: a
+        # slow broker must not have us go in circles.
+        unsure = deque(sorted(n for n, error in failed.items() if _is_too_large(error)))
+        too_large = set()
+        while unsure and other is None:
+            number = unsure.popleft()
+            error = self._failures({number: records[number]}, until).get(number)
+            if error is None:
+                del failed[number]
+            elif _is_too_large(error):
+                too_large.add(number)
+            else:
+                other = error
+            if self._clock() >= until:
+                break
+        problem = None if other is None else self._failed(other, until)
+        arrived = frozenset(numbered.keys() - failed.keys())
+        return Confirmed(arrived, frozenset(too_large), problem)
 
-    def _failures(self, records: Mapping[int, tuple[str, bytes]]) -> dict[int, Any]:
+    def _failures(self, records: Mapping[int, tuple[str, bytes]], until: float) -> dict[int, Any]:
         """What the broker did not confirm, and why."""
         kafka = confluent()
         reports: dict[int, Any] = {}
@@ -74,7 +94,7 @@ class Records:
                 )
             except kafka.KafkaException as exc:
                 reports[number] = exc.args[0]
-        if self._producer.flush(self._within_s + _UNTIL_REPORTED_S):
+        if self._producer.flush(self._left_s(until + _UNTIL_REPORTED_S)):
             # What is left would arrive behind the back of who sends it again. A client that has
             # thrown records away once throws away every later one too: it is done with.
             self._producer.purge()
@@ -83,21 +103,21 @@ class Records:
         told = {number: reports.get(number, silent) for number in records}
         return {number: error for number, error in told.items() if error is not None}
 
-    @staticmethod
-    def _too_large(failed: Mapping[int, Any]) -> frozenset[int]:
-        size = confluent().KafkaError.MSG_SIZE_TOO_LARGE
-        return frozenset(number for number, error in failed.items() if error.code() == size)
+    def _left_s(self, until: float) -> float:
+        """Never negative: to the client that means without end."""
+        return max(0.0, until - self._clock())
 
     def close(self) -> None:
         self._producer.purge()
 
-    def _failed(self, error: Any) -> Error:
+    def _failed(self, error: Any, until: float) -> Error:
         """A topic that is not there shows only as a record that took too long."""
         one, kafka = self._connector, confluent()
         worst = cause(self._said, error)
         if worst is error:
             try:
-                asked = self._producer.list_topics(one.topic, timeout=self._within_s)
+                left_s = max(_ASK_S, self._left_s(until + _UNTIL_REPORTED_S))
+                asked = self._producer.list_topics(one.topic, timeout=left_s)
             except kafka.KafkaException as exc:
                 worst = cause(self._said, exc.args[0])
             else:
@@ -109,3 +129,7 @@ class Records:
                         slug="kafka-no-topic",
                     )
         return explained(one.servers, worst.code(), worst.str(), one)
+
+
+def _is_too_large(error: Any) -> bool:
+    return bool(error.code() == confluent().KafkaError.MSG_SIZE_TOO_LARGE)

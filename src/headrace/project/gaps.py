@@ -57,7 +57,7 @@ def _of_query(definition: Definition, query: Query) -> Iterator[Gap]:
             fix="compare its newest file in offsets/ with the broker by hand",
             slug="checkpoint-elsewhere",
         )
-    for connector in topics.read_by(definition):
+    for connector in topics.read_by(definition, query):
         mine = {topic: parts for topic, parts in read.items() if connector.covers(topic)}
         if not mine:
             continue

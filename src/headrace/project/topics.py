@@ -18,12 +18,30 @@ def has_any(definition: Definition) -> bool:
     return any(node.connector and node.connector.get("kind") in KINDS for node in definition.nodes)
 
 
-def read_by(definition: Definition) -> Iterator[Kafka]:
-    """Sources, and sinks that others of the pipeline may read back."""
-    for node in definition.nodes:
+def read_by(definition: Definition, query: Query) -> Iterator[Kafka]:
+    """Sources, and sinks that others of the pipeline may read back: what the query reads comes
+    first. Another cluster may have a topic of the same name, so the first one that covers a topic
+    is the one."""
+    inputs = _inputs(definition, query)
+    for node in sorted(definition.nodes, key=lambda one: one.name not in inputs):
         found = _made(node.connector, node.name, is_source=True)
         if found is not None:
             yield found
+
+
+def _inputs(definition: Definition, query: Query) -> set[str]:
+    """The nodes that it reads, also through views."""
+    nodes = {node.name: node for node in definition.nodes}
+    found: set[str] = set()
+    left = list(query.inputs)
+    while left:
+        name = left.pop()
+        if name in found or name not in nodes:
+            continue
+        found.add(name)
+        if nodes[name].connector is None:
+            left += nodes[name].inputs
+    return found
 
 
 def written_by(query: Query) -> Kafka | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -27,12 +28,14 @@ WAITING_MAX = 20_000  # events
 BYTES_MAX = 64 * 1024 * 1024
 BATCH = 500
 BATCHES_PER_TICK = 20
+TICK_S = 5.0  # none is begun after this: lag and alerts wait in the same thread
 HOST = socket.gethostname()
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Of the records of one call, by number: which arrived, and which nobody will ever take."""
+    """Of the records of one call, by number: which arrived, and which nobody will ever take. The
+    others are sent again; without a problem there was no time for them."""
 
     arrived: AbstractSet[int]
     refused: AbstractSet[int] = frozenset()
@@ -93,8 +96,11 @@ class Queue:
 class Exporting:
     """Owns the queue, and the file that remembers."""
 
-    def __init__(self, name: str, places: Places) -> None:
+    def __init__(
+        self, name: str, places: Places, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._places = places
+        self._clock = clock
         before = exports.read(places, name)
         marks = before.runs if before is not None else None
         self._export = before or Export(name)
@@ -111,15 +117,17 @@ class Exporting:
         self._queue = Queue(dropped=self._export.dropped + sum(lost))
         self._said = self._export.dropped  # of them, in the log
 
-    def tick(self, sink: Sink) -> str | None:
-        """What is wrong, in words."""
+    def tick(self, sink: Sink, now: float) -> str | None:
+        """What is wrong, in words. `now` is wall-clock time."""
         self._queue.add(self._following.read())
         sent, problem = self._send(sink)
+        is_more = self._queue.dropped > self._export.dropped
         self._export = replace(
             self._export,
             to=sink.to,
             sent=self._export.sent + sent,
             dropped=self._queue.dropped,
+            dropped_at=now if is_more else self._export.dropped_at,
             waiting=len(self._queue.waiting),
             problem=problem,
         )
@@ -135,10 +143,10 @@ class Exporting:
             self._said = dropped
 
     def _send(self, sink: Sink) -> tuple[int, str | None]:
-        arrived = 0
+        arrived, until = 0, self._clock() + TICK_S
         for _ in range(BATCHES_PER_TICK):
             head = self._queue.head()
-            if not head:
+            if not head or self._clock() >= until:
                 break
             more = {"host": HOST, "dropped": self._queue.dropped}
             records = [one.record() for one in head]

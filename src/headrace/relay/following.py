@@ -61,8 +61,9 @@ class Following:
     def read(self) -> list[Told]:
         """Progress events that are new since the last call, some of each run."""
         runs = folders.runs(self._places)
-        for gone in self._specs.keys() - set(runs):
-            del self._specs[gone]
+        # Also positions of an earlier life: runs are deleted while nobody reads.
+        for gone in (self._specs.keys() | self.positions.keys()) - set(runs):
+            self._specs.pop(gone, None)
             self.positions.pop(gone, None)
         return [told for run in sorted(runs) for told in self._of_run(run)]
 

@@ -67,7 +67,7 @@ class Looking:
         if read is None:
             return replace(told, problem="its checkpoint is not on a disk of this machine")
         partitions: list[PartitionLag] = []
-        for connector in topics.read_by(definition):
+        for connector in topics.read_by(definition, query):
             try:
                 mine = {t: read.pop(t) for t in list(read) if connector.covers(t)}
                 if mine and connector.servers not in down:

@@ -6,6 +6,7 @@ Called by `main` in every round. Further exporters stand beside it: a Sink each,
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ class Metrics:
         if topic is None:
             return []
         self._exporting = self._exporting or Exporting(NAME, work.places)
-        problem = self._exporting.tick(topic)
+        problem = self._exporting.tick(topic, time.time())
         return [problem] if problem else []
 
     def close(self) -> None:

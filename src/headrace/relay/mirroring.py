@@ -15,7 +15,6 @@ from headrace.connectors.kafka import Kafka
 from headrace.connectors.kafkagroups import Groups
 from headrace.errors import Error, SetupError
 from headrace.model.lag import QueryLag
-from headrace.model.pipeline import Definition
 from headrace.project import topics
 from headrace.project.workspace import Workspace
 from headrace.relay import looking
@@ -29,7 +28,7 @@ class Mirroring:
 
     def __init__(self) -> None:
         self._clusters: dict[str, Groups] = {}
-        self._moved: dict[tuple[str, str], tuple[float, Positions]] = {}
+        self._moved: dict[tuple[str, ...], tuple[float, Positions]] = {}
         self._told: dict[tuple[str, str], tuple[str, str | None]] = {}
 
     def tick(self, work: Workspace, found: Iterable[QueryLag]) -> None:
@@ -46,7 +45,8 @@ class Mirroring:
             names = {"pipeline": one.pipeline, "query": one.query, "profile": definition.profile}
             for name, value in names.items():
                 group = group.replace(f"{{{name}}}", value)
-            told[one.pipeline, one.query] = (group, self._move(group, definition, one, down))
+            problem = self._move(group, topics.read_by(definition, query), one, down)
+            told[one.pipeline, one.query] = (group, problem)
 
     def told(self, one: QueryLag) -> QueryLag:
         """With what became of its group in the last tick."""
@@ -54,19 +54,18 @@ class Mirroring:
         return replace(one, group=group, group_problem=problem)
 
     def _move(
-        self, group: str, definition: Definition, one: QueryLag, down: set[str]
+        self, group: str, connectors: Iterable[Kafka], one: QueryLag, down: set[str]
     ) -> str | None:
-        for connector in topics.read_by(definition):
-            mine: Positions = {}
-            for part in one.partitions:
-                if connector.covers(part.topic):
-                    mine.setdefault(part.topic, {})[part.partition] = part.next
-            if not mine:
-                continue
-            if connector.servers in down:
-                return f"{connector.servers} does not answer."
+        left: Positions = {}
+        for part in one.partitions:
+            left.setdefault(part.topic, {})[part.partition] = part.next
+        for connector in connectors:
             try:
-                self._move_on(connector, group, mine, one.at)
+                mine = {topic: left.pop(topic) for topic in list(left) if connector.covers(topic)}
+                if mine and connector.servers in down:
+                    return f"{connector.servers} does not answer."
+                if mine:
+                    self._move_on(connector, group, mine, one.at)
             except Error as exc:
                 if isinstance(exc, SetupError):
                     down.add(connector.servers)
@@ -75,10 +74,11 @@ class Mirroring:
 
     def _move_on(self, connector: Kafka, group: str, mine: Positions, now: float) -> None:
         key = json.dumps(connector.client(), sort_keys=True)
-        before_at, before = self._moved.get((key, group), (0.0, {}))
+        what = (key, group, *sorted(mine))  # a query may have two sources on one cluster
+        before_at, before = self._moved.get(what, (0.0, {}))
         if before == mine and now - before_at < AGAIN_S:
             return
         if key not in self._clusters:
             self._clusters[key] = Groups(connector, ASK_S)
         self._clusters[key].move(group, mine)
-        self._moved[key, group] = (now, mine)
+        self._moved[what] = (now, mine)

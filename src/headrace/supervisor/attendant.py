@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from headrace import logs
+from headrace import config, logs
 from headrace.config import Settings
-from headrace.errors import StoreError
+from headrace.errors import Error, StoreError
 from headrace.jsonfile import read_json
 from headrace.model.places import Places
 from headrace.model.runs import Desired
@@ -40,10 +40,14 @@ def both(settings: Settings, places: Places) -> tuple[Attendant, Attendant]:
         "the page's process", "headrace.web.main", settings, places.web_log,
         lambda: settings.web.enabled,
     )  # fmt: skip
+    current = Current(settings)
     relay = Attendant(
         "the relay", "headrace.relay.main", settings, places.relay_log,
         lambda: bool(alerttopics.read(places))  # else what is said there would stay for good
-        or any(settings.metrics or _reads_a_broker(places, one) for one in desired.listed(places)),
+        or any(
+            current.read().metrics or _reads_a_broker(places, one)
+            for one in desired.listed(places)
+        ),
     )  # fmt: skip
     return page, relay
 
@@ -64,6 +68,31 @@ def _reads_a_broker(places: Places, wanted: Desired) -> bool:
         used = [node.get("connector") or {} for node in body.get("nodes", [])]
         return any(one.get("kind") in BROKERS for one in used)
     return False
+
+
+class Current:
+    """The settings as the file has them now; those of before while it is wrong."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stamp: tuple[int, int] | None = None
+
+    def read(self) -> Settings:
+        project, profile = self._settings.project, self._settings.profile
+        stamp = _stamp(project / config.FILE)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            with contextlib.suppress(Error):
+                self._settings = config.load(project, profile)
+        return self._settings
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 class Attendant:

@@ -1,0 +1,54 @@
+"""Of which cluster a topic is, where two have one of the same name."""
+
+from __future__ import annotations
+
+from headrace.model.pipeline import Definition, Node, Query
+from headrace.project import topics
+
+
+def node(name: str, kind: str, servers: str | None = None, inputs: tuple[str, ...] = ()) -> Node:
+    role = "topic" if kind == "query" else "subscribe"
+    connector = {"kind": "kafka", "servers": servers, role: "logs"} if servers else None
+    return Node(name, kind, "flow.py:1", inputs, connector)
+
+
+def query(name: str, *inputs: str) -> Query:
+    return Query(
+        name, "flow.py:2", inputs, {"kind": "parquet"}, "append", {"kind": "default"},
+        f"/c/{name}", "exactly-once", "",
+    )  # fmt: skip
+
+
+def first(definition: Definition, name: str) -> str:
+    (found,) = (one for one in definition.queries if one.name == name)
+    return next(topics.read_by(definition, found)).servers
+
+
+def test_what_a_query_reads_comes_before_what_another_one_writes() -> None:
+    nodes = (
+        node("ticks", "source"),
+        node("copied", "query", "written:1", ("ticks",)),
+        node("raw", "source", "read:1"),
+        node("parsed", "view", inputs=("raw",)),
+    )
+    queries = (
+        query("copied", "ticks"),
+        query("direct", "raw"),
+        query("by_view", "parsed"),
+        query("back", "copied"),
+    )
+    definition = Definition("flow", "dev", "v1", "flow.py", nodes, queries)
+
+    assert first(definition, "direct") == "read:1"
+    assert first(definition, "by_view") == "read:1"
+    assert first(definition, "back") == "written:1"
+
+
+def test_a_query_that_reads_another_one_back_does_not_read_its_sources() -> None:
+    nodes = (
+        node("raw", "source", "read:1"),
+        node("copied", "query", "written:1", ("raw",)),
+    )
+    definition = Definition("flow", "dev", "v1", "flow.py", nodes, (query("back", "copied"),))
+
+    assert first(definition, "back") == "written:1"
