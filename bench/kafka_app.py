@@ -223,8 +223,8 @@ def judged(want: Expected, found: Found) -> dict[str, Any]:
 
 
 def judged_leniently(want: Expected, found: Found, records: int) -> dict[str, Any]:
-    """No log may be lost or doubled. `from_json` takes some damaged records for logs (a list of
-    one, bytes that are no UTF-8): these are counted, and every one is somewhere."""
+    """No log may be lost or doubled. `from_json` takes records that are no UTF-8 for logs: these
+    are counted, and every record is somewhere."""
     lost, more = want.history - found.history, found.history - want.history
     _same("rows that are lost", lost.total(), 0)
     _same("rows in all", found.history.total() + found.quarantined.total(), records)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench import tree
 from bench.feed import Feed
-from headrace.driver import session
+from headrace.driver import classes, session
 
 HERE = Path(__file__).parent
 PROJECT, LOGS, SCRIPTS = HERE / "project", HERE / "logs", HERE / "scripts"
@@ -148,7 +148,8 @@ def _logs(home: Path, pipeline: str = PIPELINE) -> str:
 
 def our_settings(folder: Path, user: Mapping[str, str] | None = None) -> dict[str, str]:
     """What a pipeline of Headrace gets when its owner sets nothing but `user`."""
-    return session.settings_of(PIPELINE, user or {}, run_dir=folder, cores=os.cpu_count() or 1)
+    java, cores = classes.use(classes.kept()), os.cpu_count() or 1
+    return session.settings_of(PIPELINE, user or {}, run_dir=folder, cores=cores, java=java)
 
 
 @contextlib.contextmanager
