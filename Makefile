@@ -13,10 +13,10 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick chaos bench lint docs clean parts
+.PHONY: help demo test quick chaos bench bench-kafka lint docs clean parts
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 demo: parts $(WARM) ## see a streaming application at work (Ctrl-C ends it, and counts)
 	@scripts/demo
@@ -32,6 +32,9 @@ chaos: parts $(WARM) $(JARS) ## the long version of the kill tests
 
 bench: parts $(WARM) ## measure against plain PySpark (wants an otherwise idle machine)
 	$(BIN)/python -m bench
+
+bench-kafka: parts $(WARM) $(JARS) ## the same on a real Kafka broker, three rounds each
+	$(BIN)/python -m bench kafka-app kafka-history kafka-latency
 
 lint: $(INSTALLED) ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .

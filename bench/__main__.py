@@ -1,9 +1,10 @@
 """`python -m bench [NAME]… [--rounds N] [--seconds S] [--write]`: overhead, defaults, supervisor,
-start, sql, demo, web, soak.
+start, sql, demo, web, soak; and those on a real Kafka broker: kafka-app, kafka-history,
+kafka-latency.
 
-Without names all eight. Prints what it measures and keeps it in artifacts/bench; with --write the
-raw rounds also go into bench/results.json and the tables into docs/benchmarks.md. `--page` only
-makes the tables anew.
+Without names all but those on Kafka, which `make bench-kafka` runs. Prints what it measures and
+keeps it in artifacts/bench; with --write the raw rounds also go into bench/results.json and the
+tables into docs/benchmarks.md. `--page` only makes the tables anew.
 Ends with 1 where a target is missed, 3 where the machine is not fit for measuring.
 """
 
@@ -24,6 +25,9 @@ from bench import (
     defaults,
     demo,
     figures,
+    kafka_app,
+    kafka_history,
+    kafka_latency,
     machine,
     overhead,
     page,
@@ -35,7 +39,7 @@ from bench import (
     web,
 )
 
-EXPERIMENTS: dict[str, Callable[[Path, int, float], list[dict[str, Any]]]] = {
+EXPERIMENTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "overhead": overhead.run,
     "defaults": defaults.run,
     "supervisor": supervisor.run,
@@ -44,8 +48,17 @@ EXPERIMENTS: dict[str, Callable[[Path, int, float], list[dict[str, Any]]]] = {
     "demo": demo.run,
     "web": web.run,
     "soak": soak.run,
+    "kafka-app": kafka_app.run,
+    "kafka-history": kafka_history.run,
+    "kafka-latency": kafka_latency.run,
 }
+ON_KAFKA = ("kafka-app", "kafka-history", "kafka-latency")  # only by name: they need a broker
 OF_THEIR_OWN = {"soak": (1, soak.LENGTH_S)}  # rounds and seconds, whatever was asked for
+ROUNDS, SECONDS = 5, 60.0
+# Where it was not asked for: rounds, and seconds or records, which is what they are measured by.
+USUAL_ROUNDS = dict.fromkeys(ON_KAFKA, 3)
+USUAL_SECONDS = {"kafka-latency": kafka_latency.LENGTH_S}
+USUAL_RECORDS = {"kafka-app": kafka_app.RECORDS, "kafka-history": kafka_history.RECORDS}
 RESULTS = machine.REPO / "bench" / "results.json"
 KEPT = machine.REPO / "artifacts" / "bench"  # of every run, also without --write; not in git
 PAGE = machine.REPO / "docs" / "benchmarks.md"
@@ -65,8 +78,8 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     results: dict[str, Any] = {}
-    for name in given.names or EXPERIMENTS:
-        results[name] = measure(name, given.rounds, given.seconds, load)
+    for name in given.names or [name for name in EXPERIMENTS if name not in ON_KAFKA]:
+        results[name] = measure(name, asked_for(name, given), load)
         # Kept first: an hour of measuring is not lost to a fault in a table.
         _keep(KEPT / f"{name}.json", results[name])
         if given.write:
@@ -77,20 +90,29 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if all(target.is_met(found) for target, found in figures.outcomes(results)) else 1
 
 
-def measure(name: str, rounds: int, seconds: float, load: float) -> dict[str, Any]:
-    """In a folder of its own that is gone afterwards, with every process that worked in it."""
+def asked_for(name: str, given: argparse.Namespace) -> dict[str, Any]:
+    """How often and how much, as asked for or as usual."""
+    rounds = given.rounds or USUAL_ROUNDS.get(name, ROUNDS)
+    seconds = given.seconds or USUAL_SECONDS.get(name, SECONDS)
     rounds, seconds = OF_THEIR_OWN.get(name, (rounds, seconds))
+    asked = {"rounds": rounds, "seconds": seconds}
+    usual = USUAL_RECORDS.get(name)
+    return {**asked, "records": given.records or usual} if usual else asked
+
+
+def measure(name: str, asked: dict[str, Any], load: float) -> dict[str, Any]:
+    """In a folder of its own that is gone afterwards, with every process that worked in it."""
     folder = Path(tempfile.mkdtemp(prefix=f"headrace-bench-{name}-"))
     tree.use_scratch(folder / "tmp")
     begun = machine.moment()
     is_busy = load > machine.LOAD_MAX
     try:
-        found = EXPERIMENTS[name](folder, rounds, seconds)
+        found = EXPERIMENTS[name](folder, **asked)
         facts = machine.facts(folder)
     finally:
         tree.end_all()
         shutil.rmtree(folder, ignore_errors=True)
-    asked = {"rounds": rounds, "seconds": seconds, "load": load, "is_busy": is_busy}
+    asked = {**asked, "load": load, "is_busy": is_busy}
     return {**begun, "machine": facts, "asked": asked, "rounds": found}
 
 
@@ -127,16 +149,17 @@ def _end(number: int, frame: FrameType | None) -> None:
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EXPERIMENTS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of steady batches, each side")
+    parser.add_argument("--rounds", type=int, help=f"{ROUNDS}; on Kafka 3")
+    parser.add_argument("--seconds", type=float, help="of steady batches, each side")
+    parser.add_argument("--records", type=int, help="in the topic, where one is drained")
     parser.add_argument("--write", action="store_true", help="into results.json and the page")
     parser.add_argument("--page", action="store_true", help="only make the page's tables anew")
     parser.add_argument("--busy", action="store_true", help="measure although the machine is busy")
     given = parser.parse_args(arguments)
     if unknown := [name for name in given.names if name not in EXPERIMENTS]:
         parser.error(f"no benchmark {unknown[0]!r}; there are {', '.join(EXPERIMENTS)}")
-    if given.rounds < 1 or given.seconds < 1:
-        parser.error("--rounds and --seconds have to be at least 1")
+    if any(n is not None and n < 1 for n in (given.rounds, given.seconds, given.records)):
+        parser.error("--rounds, --seconds and --records have to be at least 1")
     return given
 
 

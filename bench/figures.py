@@ -43,6 +43,16 @@ WEB_MEMORY = Target("memory of the page's process, much to tell", 150.0, False, 
 SOAK_MEMORY = Target("memory of the page's process after ten minutes", 150.0, False, " MB")
 SOAK_HEAP = Target("browser's heap, the last minutes over the first, the worse window", 1.1, False)
 SUPERVISOR_MEMORY = Target("memory of the supervisor, idle pipelines", 150.0, False, " MB")
+# On Kafka each line has to hold in every round, so the worst round is the figure.
+APP = Target("records per CPU-second of all outputs, Headrace over plain PySpark, worst round", 2.0,
+             is_least=True)  # fmt: skip
+PARSED = Target("the history alone, hr.parse_json over plain PySpark, worst round", 1.3, True)
+SAME = Target("the history alone, Headrace over a bare script alike, worst round", 0.95, True)
+P50 = Target("p50 of heartbeats, micro-batch over real time, worst round", 20.0, True)
+P99 = Target("p99 of heartbeats, micro-batch over real time, worst round", 5.0, True)
+ALERT = Target("p50 from a record to its open alert, worst round", 100.0, False, " ms")
+CLOCK_MS = 1.0  # what an append time can tell
+M6_A_SECOND = 389_000  # records for each node
 
 
 def per_second(run: Run) -> float:
@@ -79,6 +89,26 @@ def heap_growth(samples: Sequence[Run], window: str) -> float:
     """
     heap = [float(one["heap_mb"][window]) for one in samples]
     return min(heap[-3:]) / max(heap[1:4])
+
+
+def ratios(rounds: Sequence[Run], side: str, over: str) -> list[float]:
+    """Of records per CPU-second."""
+    return [per_cpu_second(r[side]) / per_cpu_second(r[over]) for r in rounds]
+
+
+def per_working_second(run: Run) -> float:
+    """Records per CPU-second, what was used before the first batch left out."""
+    return float(run["rows"]) / (float(run["cpu_s"]) - float(run["start_cpu_s"]))
+
+
+def sooner(rounds: Sequence[Run], share: str) -> list[float]:
+    """How many times longer the micro-batch takes; less than the clock can tell is not believed."""
+    return [r["micro_batch"][share] / max(r["real_time"][share], CLOCK_MS) for r in rounds]
+
+
+def cores_needed(run: Run) -> float:
+    """For M6's records a second, all outputs, if cores only add up."""
+    return M6_A_SECOND / per_working_second(run)
 
 
 def median(values: Sequence[float]) -> float:
@@ -123,6 +153,20 @@ def outcomes(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
         found.append((SOAK_MEMORY, samples[-1]["web_mb"]))
         windows = samples[0]["heap_mb"]
         found.append((SOAK_HEAP, max(heap_growth(samples, one) for one in windows)))
+    return found + _on_kafka(results)
+
+
+def _on_kafka(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
+    found: list[tuple[Target, float]] = []
+    if rounds := _rounds(results, "kafka-app"):
+        found.append((APP, min(ratios(rounds, "headrace", "naive"))))
+    if rounds := _rounds(results, "kafka-history"):
+        found.append((PARSED, min(ratios(rounds, "checked", "naive"))))
+        found.append((SAME, min(ratios(rounds, "plain", "bare"))))
+    if rounds := _rounds(results, "kafka-latency"):
+        found.append((P50, min(sooner(rounds, "p50_ms"))))
+        found.append((P99, min(sooner(rounds, "p99_ms"))))
+        found.append((ALERT, max(r["alerts"]["p50_ms"] for r in rounds)))
     return found
 
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench import figures
+from bench import figures, kafka_page
 from bench.defaults import HEADRACE, PYSPARK, STEPS
 from bench.figures import median, per_cpu_second, per_second, shown, spread
 from bench.sql import WORDS
 from bench.start import KINDS
+from bench.tables import table
 
-NAMES = ("overhead", "defaults", "supervisor", "start", "sql", "demo", "web", "soak")
+NAMES = (
+    *("overhead", "defaults", "supervisor", "start", "sql", "demo", "web", "soak"),
+    *("kafka-app", "kafka-history", "kafka-latency"),
+)
 NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
 Result = Mapping[str, Any]
 
@@ -44,6 +48,9 @@ def section(name: str, results: Mapping[str, Result]) -> str:
         "demo": _demo,
         "web": _web,
         "soak": _soak,
+        "kafka-app": kafka_page.app,
+        "kafka-history": kafka_page.history,
+        "kafka-latency": kafka_page.latency,
     }[name](result["rounds"])
     targets = [t.words(f) for t, f in figures.outcomes({name: result})]
     verdict = "\n".join(f"- {words}" for words in targets)
@@ -66,7 +73,7 @@ def _overhead(rounds: Sequence[Result]) -> str:
     rows.append(("**median**", "", "", "", "", f"**{median(ratios):.3f}**"))
     head = ("round", "Headrace, records/CPU-s", "bare, records/CPU-s")
     more = ("Headrace, records/s", "bare, records/s", "ratio of records/CPU-s")
-    return _table((*head, *more), rows) + "\n\n" + _where_cpu_goes(rounds)
+    return table((*head, *more), rows) + "\n\n" + _where_cpu_goes(rounds)
 
 
 def _where_cpu_goes(rounds: Sequence[Result]) -> str:
@@ -83,7 +90,7 @@ def _where_cpu_goes(rounds: Sequence[Result]) -> str:
         total = median([60 * run["cpu_s"] / run["seconds"] for run in runs])
         cells = ", ".join(f"{role} {shown(value)}" for role, value in shares.items())
         lines.append((side, shown(total), cells, f"{shown(memory)} MB"))
-    return _table(("side", "CPU seconds a minute", "of which", "memory"), lines)
+    return table(("side", "CPU seconds a minute", "of which", "memory"), lines)
 
 
 def _defaults(rounds: Sequence[Result]) -> str:
@@ -112,7 +119,7 @@ def _defaults(rounds: Sequence[Result]) -> str:
         )
         before = step.name
     head = ("settings", "records/s", "records/CPU-s", "this step")
-    return _table((*head, "since PySpark's", "the same per CPU-s", "rounds"), rows)
+    return table((*head, "since PySpark's", "the same per CPU-s", "rounds"), rows)
 
 
 def _supervisor(rounds: Sequence[Result]) -> str:
@@ -128,7 +135,7 @@ def _supervisor(rounds: Sequence[Result]) -> str:
                 f"{shown(max(one['memory_mb'] for one in mine))} MB",
             )
         )
-    return _table(("supervisor with", "of one core, median (range)", "memory, most"), rows)
+    return table(("supervisor with", "of one core, median (range)", "memory, most"), rows)
 
 
 def _start(rounds: Sequence[Result]) -> str:
@@ -138,7 +145,7 @@ def _start(rounds: Sequence[Result]) -> str:
         if took:
             cells = (f"{median(took):.1f} s", f"{max(took):.1f} s", str(len(took)))
             rows.append((words, *cells))
-    return _table(("what", "p50", "max", "times"), rows)
+    return table(("what", "p50", "max", "times"), rows)
 
 
 def _sql(rounds: Sequence[Result]) -> str:
@@ -160,7 +167,7 @@ def _sql(rounds: Sequence[Result]) -> str:
             )
         )
     head = ("question", "Headrace", "DuckDB alone", "ratio, median (range)")
-    return _table((*head, "the whole command", "times"), rows)
+    return table((*head, "the whole command", "times"), rows)
 
 
 # What M6 asks of each output on files, in seconds.
@@ -175,13 +182,13 @@ def _demo(rounds: Sequence[Result]) -> str:
         ("memory, most", max(r["memory_mb"] for r in rounds), " MB"),
         ("every query's first commit after", median([r["start_s"] for r in rounds]), " s"),
     ]
-    costs = _table(("the demo", ""), [(name, f"{shown(v)}{unit}") for name, v, unit in facts])
+    costs = table(("the demo", ""), [(name, f"{shown(v)}{unit}") for name, v, unit in facts])
     ages = []
     for name in rounds[0]["fresh_p50_ms"]:
         p50 = median([r["fresh_p50_ms"][name] / 1000 for r in rounds])
         promised = f"{PROMISED[name]} s" if name in PROMISED else ""
         ages.append((name, f"{p50:.1f} s", promised))
-    return costs + "\n\n" + _table(("output", "freshness, p50", "wanted"), ages)
+    return costs + "\n\n" + table(("output", "freshness, p50", "wanted"), ages)
 
 
 def _web(rounds: Sequence[Result]) -> str:
@@ -194,7 +201,7 @@ def _web(rounds: Sequence[Result]) -> str:
         ratio = f"{median(ratios):.2f} ({spread(ratios)})"
         rows.append((call, *(f"{ms:.1f} ms" for ms in took), ratio, size))
     head = ("call", "little to tell, p95", "much to tell, p95", "ratio, median (range)", "answer")
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _soak(rounds: Sequence[Result]) -> str:
@@ -210,26 +217,22 @@ def _soak(rounds: Sequence[Result]) -> str:
     ]
     head = ("minute", "page's process", *(f"heap of the {w} window" for w in windows))
     return (
-        _table(("page, nothing cached", "requests", "weight"), weights)
+        table(("page, nothing cached", "requests", "weight"), weights)
         + "\n\n"
-        + _table(head, minutes)
+        + table(head, minutes)
     )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _facts(result: Result) -> str:
     machine, asked = result["machine"], result["asked"]
     changed = " with changes" if result["is_changed"] else ""
     busy = " **The machine was busy: not a figure to rely on.**" if asked["is_busy"] else ""
+    much = f"{asked['records']:,} records" if "records" in asked else f"{asked['seconds']:g} s"
     spark, pin = machine["pyspark"], machine["pyspark_pinned"]
     other = "" if spark == pin else f" **(not {pin}, which is the pinned one)**"
     return (
         f"Measured {result['at']} at commit {result['commit']}{changed}: "
-        f"{asked['rounds']} rounds of {asked['seconds']:g} s, load {asked['load']:g} before. "
+        f"{asked['rounds']} rounds of {much}, load {asked['load']:g} before. "
         f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gb']} GB, "
         f"{machine['filesystem']}, {machine['system']}, Python {machine['python']}, "
         f"Java {machine['java']}, PySpark {spark}{other}.{busy}"

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from bench import tree
 from bench.feed import Feed
-from headrace.driver import session
+from headrace.driver import classes, session
 
 HERE = Path(__file__).parent
-PROJECT, SCRIPTS = HERE / "project", HERE / "scripts"
+PROJECT, LOGS, SCRIPTS = HERE / "project", HERE / "logs", HERE / "scripts"
 PIPELINE, QUERY = "events", "kept"
 STOP_S = 180.0
 OWN = ("spark.app.name", "spark.sql.warehouse.dir")  # differ by nature
@@ -98,55 +98,67 @@ def command(folder: Path, *words: str) -> list[str]:
 def through_headrace(folder: Path, load: Load) -> Iterator[Running]:
     """`headrace up`: the real supervisor, detached. On a clean end it is drained by `down`."""
     home = project(folder, load)
+    with kept_up(home, PIPELINE, QUERY) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def kept_up(home: Path, pipeline: str, query: str, profile: str = "dev") -> Iterator[Running]:
+    """One pipeline of a project, and one query of it to look at."""
     try:
-        headrace(home, "up")
+        headrace(home, "--profile", profile, "up", pipeline)
         pid = json.loads((home / ".headrace" / "supervisor.json").read_text())["pid"]
-        run = newest_run(home)
+        run = newest_run(home, pipeline)
         yield Running(
             root=int(pid),
-            checkpoint=checkpoint_of(home),
-            output=home / "data" / "kept",
+            checkpoint=checkpoint_of(home, pipeline, query),
+            output=home / "data" / query,
             settings=run / "conf" / "spark-defaults.conf",
-            logs=lambda: _logs(home),
+            logs=lambda: _logs(home, pipeline),
         )
         headrace(home, "down")
     finally:
         tree.end_all()
 
 
-def checkpoint_of(home: Path) -> Path:
-    return home / "checkpoints" / PIPELINE / QUERY / "v1"
+def checkpoint_of(home: Path, pipeline: str = PIPELINE, query: str = QUERY) -> Path:
+    return home / "checkpoints" / pipeline / query / "v1"
 
 
-def newest_run(home: Path) -> Path:
+def newest_run(home: Path, pipeline: str = PIPELINE) -> Path:
     deadline = time.monotonic() + STOP_S
     while True:
-        if runs := runs_of(home):
+        if runs := runs_of(home, pipeline):
             return runs[-1]
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no run of {PIPELINE} was started:\n{_logs(home)}")
+            raise TimeoutError(f"no run of {pipeline} was started:\n{_logs(home, pipeline)}")
         time.sleep(0.05)
 
 
-def runs_of(home: Path) -> list[Path]:
+def runs_of(home: Path, pipeline: str = PIPELINE) -> list[Path]:
     """Oldest first: names sort by time."""
-    return sorted((home / ".headrace" / "runs").glob(f"{PIPELINE}-*"), key=lambda p: p.name)
+    return sorted((home / ".headrace" / "runs").glob(f"{pipeline}-*"), key=lambda p: p.name)
 
 
-def _logs(home: Path) -> str:
-    newest = runs_of(home)[-1:]
+def _logs(home: Path, pipeline: str = PIPELINE) -> str:
+    newest = runs_of(home, pipeline)[-1:]
     files = [home / ".headrace" / "supervisor.log", *(run / "driver.log" for run in newest)]
     return "\n".join(f"--- {file.name}\n{tree.tail(file)}" for file in files)
 
 
-def our_settings(folder: Path) -> dict[str, str]:
-    """What a pipeline of Headrace gets when its owner sets nothing."""
-    return session.settings_of(PIPELINE, {}, run_dir=folder, cores=os.cpu_count() or 1)
+def our_settings(folder: Path, user: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a pipeline of Headrace gets when its owner sets nothing but `user`."""
+    java, cores = classes.use(classes.kept()), os.cpu_count() or 1
+    return session.settings_of(PIPELINE, user or {}, run_dir=folder, cores=cores, java=java)
 
 
 @contextlib.contextmanager
 def bare(
-    folder: Path, script: str, arguments: Sequence[str], settings: Mapping[str, str]
+    folder: Path,
+    script: str,
+    arguments: Sequence[str],
+    settings: Mapping[str, str],
+    path: Path = PROJECT,
 ) -> Iterator[Running]:
     """A script of `scripts/`. On a clean end it gets SIGTERM and has to end by itself with 0."""
     folder.mkdir(parents=True)
@@ -157,7 +169,8 @@ def bare(
         SPARK_LOCAL_IP="127.0.0.1",
         PYSPARK_PYTHON=sys.executable,
         PYSPARK_DRIVER_PYTHON=sys.executable,
-        PYTHONPATH=str(PROJECT),
+        PYTHONPATH=str(path),
+        TZ="UTC",  # the days of an answer are checked
         PYTHONDONTWRITEBYTECODE="1",
     )
     try:

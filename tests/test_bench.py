@@ -203,7 +203,7 @@ def test_the_page_is_what_the_results_say() -> None:
 
 def test_no_figure_stands_outside_the_markers() -> None:
     text = program.PAGE.read_text()
-    typed = re.sub(r"<!-- begin: (\w+) -->.*?<!-- end: \1 -->", "", text, flags=re.DOTALL)
+    typed = re.sub(r"<!-- begin: ([\w-]+) -->.*?<!-- end: \1 -->", "", text, flags=re.DOTALL)
 
     assert re.findall(r"records/s|\d(?:\.\d+)?x\b|\d\.\d", typed) == []
 

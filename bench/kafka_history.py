@@ -1,0 +1,197 @@
+"""The history alone: parse, join, Parquet by day, drained from a topic by available-now.
+
+Four sides: Headrace with `hr.parse_json`, Headrace with plain `from_json`, a bare script with
+Headrace's settings, a bare script with Spark's own. Measured between two commits, the first batches
+and the last one left out, so neither start nor end is in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from bench import machine, steady, topic, tree
+from bench.figures import per_cpu_second
+from bench.sides import LOGS, Running, bare, headrace, kept_up, our_settings, runs_of, settings_in
+from headrace.checkpoints import positions
+from headrace.connectors import jars
+from headrace.demo import truth
+from headrace.demo.folder import files as demo_files
+from headrace.explore import committed
+
+RECORDS = 4_000_000
+DIFFERENT = 200_000  # lines; then the same again
+MAX_ROWS = 200_000
+WARM_BATCHES = 5
+BATCHES_MIN = WARM_BATCHES + 3
+END_S = 300.0
+SETTLE_S = 3.0
+RAW = "rawLogs"
+SIDES = ("checked", "plain", "bare", "naive")
+
+SETTINGS = """\
+[project]
+name = "bench"
+
+[sources.raw_logs]
+kind = "kafka"
+servers = "{servers}"
+subscribe = "rawLogs"
+starting = "earliest"
+max_rows = {max_rows}
+
+[sources.customers]
+kind = "csv"
+path = "customers.csv"
+schema = "customer_id int, customer string, plan string"
+options = {{ header = true }}
+table = true
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    topics: topic.Topics
+    records: int
+    lines: tuple[bytes, ...]  # each is in the topic records / len(lines) times
+
+    def expected(self, *, is_strict: bool) -> tuple[int, int]:
+        """Rows, and a sum over their moments: another row cannot stand in for one."""
+        found = [truth.log_of(line if is_strict else as_taken(line)) for line in self.lines]
+        moments = [log.at // 1000 - BEGIN_MS for log in found if log]
+        times = self.records // len(self.lines)
+        return times * len(moments), times * sum(moments)
+
+
+BEGIN_MS = round(topic.BEGINNING * 1000)
+
+
+def run(folder: Path, rounds: int, seconds: float, records: int = RECORDS) -> list[dict[str, Any]]:
+    with topic.running(folder) as broker:
+        given = _given(broker, records)
+        found = []
+        for number in range(1, rounds + 1):
+            one: dict[str, Any] = {"round": number}
+            for side in SIDES if number % 2 else SIDES[::-1]:
+                machine.settle(SETTLE_S)
+                one[side] = _side(folder / f"{number}-{side}", side, given)
+            speeds = {side: round(per_cpu_second(one[side])) for side in SIDES}
+            print(f"kafka-history {number}/{rounds}: {speeds} {one}", flush=True)
+            found.append(one)
+    return found
+
+
+def _given(broker: topic.Topics, records: int) -> Given:
+    lines = tuple(topic.logs(min(DIFFERENT, records // BATCHES_MIN)))
+    times = records // len(lines)
+    broker.create(RAW)
+    broker.fill(RAW, (line for _ in range(times) for line in lines))
+    return Given(broker, times * len(lines), lines)
+
+
+def _side(folder: Path, side: str, given: Given) -> dict[str, Any]:
+    opened = _through_headrace if side in ("checked", "plain") else _bare
+    with opened(folder, side, given) as running:
+        figures = _measured(running, given)
+        topic.await_all(
+            lambda: [] if _is_over(running, given) else ["the last batch"], lambda: None, END_S
+        )
+        if side in ("checked", "plain"):
+            headrace(folder, "wait", side, "--until", "stopped", "--timeout", "120s")
+            ours = settings_in(running.settings)
+            if ours != (same := _ours(folder)):
+                raise AssertionError(f"the sides have different settings: {ours} {same}")
+    if side in ("checked", "plain") and len(runs := runs_of(folder, side)) != 1:
+        raise AssertionError(f"it was restarted while it was measured: {runs}")
+    figures["mistaken"] = check(running.output, given, is_strict=side == "checked")
+    shutil.rmtree(folder)
+    return figures
+
+
+def _measured(running: Running, given: Given) -> dict[str, Any]:
+    """From the commit of the last warm batch to that of the last but one."""
+    last = given.records // _max_rows(given) - 2
+    steady.await_commit(running, WARM_BATCHES - 1, steady.START_S)
+    begin, before = time.monotonic(), tree.cpu_s(running.root)
+    steady.await_commit(running, last, END_S)
+    elapsed, after = time.monotonic() - begin, tree.cpu_s(running.root)
+    used = {role: round(now - before.get(role, 0.0), 2) for role, now in sorted(after.items())}
+    read = [_read(running, batch) for batch in (WARM_BATCHES - 1, last)]
+    return {
+        "rows": read[1] - read[0],
+        "batches": last - WARM_BATCHES + 1,
+        "seconds": round(elapsed, 2),
+        "cpu_s": round(sum(used.values()), 2),
+        "cpu_by_role": used,
+        "memory_mb": round(tree.memory_mb(running.root)),
+    }
+
+
+def _read(running: Running, batch: int) -> int:
+    return sum(positions.at(running.checkpoint, batch).get(RAW, {}).values())
+
+
+def _is_over(running: Running, given: Given) -> bool:
+    found = positions.of(str(running.checkpoint)) or {}
+    return sum(found.get(RAW, {}).values()) == given.records
+
+
+def _max_rows(given: Given) -> int:
+    return min(MAX_ROWS, len(given.lines))
+
+
+@contextmanager
+def _through_headrace(folder: Path, side: str, given: Given) -> Iterator[Running]:
+    shutil.copytree(LOGS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for other in (folder / "pipelines").glob("*.py"):
+        if other.stem != side:
+            other.unlink()
+    text = SETTINGS.format(servers=given.topics.servers, max_rows=_max_rows(given))
+    (folder / "headrace.toml").write_text(text)
+    (folder / "customers.csv").write_text(demo_files()["customers.csv"])
+    with kept_up(folder, side, side) as running:
+        yield running
+
+
+@contextmanager
+def _bare(folder: Path, side: str, given: Given) -> Iterator[Running]:
+    customers = folder.with_suffix(".csv")
+    customers.write_text(demo_files()["customers.csv"])
+    output, checkpoint = str(folder / "output"), str(folder / "checkpoint")
+    places = [given.topics.servers, RAW, str(customers), output, checkpoint]
+    settings = _ours(folder) if side == "bare" else jars.settings({"kafka"}, {})
+    arguments = [*places, str(_max_rows(given))]
+    with bare(folder, "history.py", arguments, settings, LOGS) as running:
+        yield running
+
+
+def _ours(folder: Path) -> dict[str, str]:
+    found = our_settings(folder, jars.settings({"kafka"}, {}))
+    return {key: value for key, value in found.items() if key != "spark.app.name"}
+
+
+def as_taken(line: bytes) -> bytes:
+    """As `from_json` takes it: bytes that are no UTF-8 are replaced without a word."""
+    return line.decode("utf-8", "replace").encode()
+
+
+def check(output: Path, given: Given, *, is_strict: bool) -> int:
+    """Rows, their sum and their days. -> damaged records that were taken for logs."""
+    files = [one.path for one in committed.files(output) if one.size > 0]
+    query = """
+        select count(*), sum(epoch_ms(timestamp) - $begin),
+          count(*) filter (strftime(timestamp at time zone 'UTC', '%Y-%m-%d') <> date::varchar)
+        from read_parquet($files, hive_partitioning = true)"""
+    with duckdb.connect() as conn:
+        (found,) = conn.execute(query, {"files": files, "begin": BEGIN_MS}).fetchall()
+    expected = (*given.expected(is_strict=is_strict), 0)
+    if found != expected:
+        raise AssertionError(f"rows, sum, in the wrong day: {found} instead of {expected}")
+    return int(found[0]) - given.expected(is_strict=True)[0]
