@@ -215,26 +215,36 @@ def _without(good: Any, odd: list[int]) -> Any:
 
 def _converted(found: Any, kind: str) -> tuple[Any, Any]:
     """A column as Spark has it, and where that is sure to be right; None: everywhere."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     if kind in INTS and INTS[kind] < 64:
         limit = 2 ** (INTS[kind] - 1)
-        return _cast(found, kind, pc.and_(pc.less(found, limit), pc.less_equal(-limit, found)))
-    if kind == "double":
+        tried = _cast(found, kind, pc.and_(pc.less(found, limit), pc.less_equal(-limit, found)))
+    elif kind == "double":
         # Jackson reads -0 as an int, which has no sign; Arrow keeps it.
         is_signed_zero = pc.equal(pc.divide(1.0, found), float("-inf"))
         fits = pc.and_(pc.is_finite(found), pc.invert(is_signed_zero))
-        return found, pc.fill_null(fits, True)  # null is null
-    if kind == "timestamp":
-        return _cast(found, kind, pc.match_substring_regex(found, rf"^{_MOMENT}$"))
-    if kind == "date":
-        return _cast(found, kind, pc.match_substring_regex(found, rf"^{_DAY}$"))
-    return found, None
+        tried = found, pc.fill_null(fits, True)  # null is null
+    elif kind == "timestamp":
+        # Of what Arrow reads as a moment, only one shape has such a length and end. That is cheaper
+        # to see than the shape, which tells the others apart where Arrow cannot read all of them.
+        length = pc.binary_length(found)
+        fits = pc.or_(pc.equal(length, 20), pc.and_(pc.less(21, length), pc.less(length, 28)))
+        tried = _cast(found, kind, pc.and_(fits, pc.ends_with(found, "Z")))
+        tried = tried or _cast(found, kind, pc.match_substring_regex(found, rf"^{_MOMENT}$"))
+    elif kind == "date":
+        tried = _cast(found, kind, pc.match_substring_regex(found, rf"^{_DAY}$"))
+    else:
+        tried = found, None
+    if tried is None:  # it looks right and is not, like 30 February: all of the block is left
+        nothing = pa.repeat(pa.scalar(False), len(found))
+        return pa.nulls(len(found), _made_of(kind)), nothing
+    return tried
 
 
-def _cast(found: Any, kind: str, fits: Any) -> tuple[Any, Any]:
-    """Nulls where it does not fit. A moment that looks right may be none, like 30 February: the
-    whole column is then left to Spark."""
+def _cast(found: Any, kind: str, fits: Any) -> tuple[Any, Any] | None:
+    """Nulls where it does not fit. None: what should fit cannot be converted."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -244,8 +254,7 @@ def _cast(found: Any, kind: str, fits: Any) -> tuple[Any, Any]:
     try:
         return found.cast(_made_of(kind)), fits
     except pa.ArrowInvalid:
-        nothing = pa.repeat(pa.scalar(False), len(found))
-        return pa.nulls(len(found), _made_of(kind)), nothing
+        return None
 
 
 def _both(one: Any, other: Any) -> Any:
