@@ -246,7 +246,7 @@ EXAMPLES: list[tuple[int, str, FailureText]] = [
     ),
     (
         29,
-        "kafka-row-refused",
+        "kafka-row-too-large",
         task(KAFKA + "RecordTooLargeException: The message is 2000000 bytes"),
     ),
     (29, "kafka-row-refused", condition("KAFKA_NULL_TOPIC_IN_DATA")),

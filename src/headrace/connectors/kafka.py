@@ -189,6 +189,9 @@ class Kafka(Connector):
                 return broker.writable()
             found = broker.wanted()
             ends = broker.ends(found)
+            at = {place: (one.low, one.high) for place, one in ends.items()}
+            if wrong := kafkaoffsets.problem(self.starting, at):
+                raise kafkaoffsets.wrong("starting", json.loads(self.starting), wrong)
             there = next((at for at, one in ends.items() if one.records), None)
             if there is not None:
                 broker.moment(*there, ends[there].low)  # one record is really read
@@ -277,7 +280,7 @@ def kafka(
             )
     delay = None if max_delay is None else parse_duration(max_delay)
     _data_size(min_rows, max_rows, delay)
-    return Kafka(
+    made = Kafka(
         servers=servers if isinstance(servers, str) else ",".join(servers),
         subscribe=_names(subscribe),
         pattern=pattern,
@@ -292,6 +295,9 @@ def kafka(
         **login.given(),  # type: ignore[arg-type]
         options=plain,
     )
+    for side, text in (("starting", made.starting), ("ending", made.ending)):
+        kafkaoffsets.unfit(side, text, made.covers, (*made.subscribe, *made.assign))
+    return made
 
 
 def _one_of(given: Mapping[str, object], topic: str | None) -> None:

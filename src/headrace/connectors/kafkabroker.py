@@ -95,6 +95,15 @@ class Broker:
             if name not in known:
                 raise self._missing(name, known)
         if one.assign:
+            for name, parts in one.assign.items():
+                if odd := sorted(set(parts) - set(known[name])):
+                    raise ConnectorError(
+                        f"The topic {name!r} has no partition {', '.join(map(str, odd))}.",
+                        why=f"It has {counted(len(known[name]))}, counted from 0; Spark would "
+                        "read nothing of a missing one, without a word.",
+                        fix="Take it out of assign.",
+                        slug="kafka-no-topic",
+                    )
             return {name: list(parts) for name, parts in one.assign.items()}
         return {name: known[name] for name in names}
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connectors.connector import plain_options
 from headrace.errors import DefinitionError
 from headrace.transforms import columns, notes
-from headrace.transforms.quarantine import kept_aside
+from headrace.transforms.quarantine import RAW_BYTES, kept_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -26,6 +26,8 @@ RULE = "parse_json"
 MAX_BYTES = 10_000_000
 _CORRUPT = "_headrace_corrupt"
 _RECORD = "_headrace_record"
+_RAW = "_headrace_raw"
+_BYTES = "_headrace_bytes"
 # JSON is what RFC 8259 says; `options=` may loosen that again.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
@@ -59,7 +61,12 @@ class _Opened:
     """How a record is opened and judged. The columns it speaks of are those that `rows` adds."""
 
     def __init__(
-        self, schema: StructType, column: str, max_bytes: int, options: Mapping[str, str]
+        self,
+        schema: StructType,
+        column: str,
+        max_bytes: int,
+        options: Mapping[str, str],
+        size: Column | None = None,
     ) -> None:
         from pyspark.sql import functions as F
 
@@ -68,6 +75,17 @@ class _Opened:
         self.options = options
         self.raw = F.col(column)
         self.text = F.col(column).cast("string")
+        self.size = F.octet_length(self.text) if size is None else size
+
+    def cut(self, df: DataFrame, kept: tuple[str, ...]) -> tuple[DataFrame, _Opened]:
+        """The records alone, beside what is `kept`; of one that is too large its beginning, before
+        anything else holds it: every operator with a copy of 50 MB fills the heap."""
+        from pyspark.sql import functions as F
+
+        raw = self.raw.cast("binary")
+        short = F.when(self.size > self.max_bytes, F.substring(raw, 1, RAW_BYTES)).otherwise(raw)
+        records = df.select(*kept, short.alias(_RAW), self.size.alias(_BYTES))
+        return records, _Opened(self.schema, _RAW, self.max_bytes, self.options, F.col(_BYTES))
 
     def rows(self, df: DataFrame, kept: tuple[str, ...]) -> DataFrame:
         """With each record opened once: Spark would parse again for every use of the result, were
@@ -76,7 +94,7 @@ class _Opened:
         from pyspark.sql.types import ArrayType
 
         parsed = self._from_json(ArrayType(self.schema))
-        readable = F.is_valid_utf8(self.text) & (F.octet_length(self.text) <= self.max_bytes)
+        readable = F.is_valid_utf8(self.text) & (self.size <= self.max_bytes)
         return df.select(*kept, F.inline(F.array(F.when(readable, parsed))))
 
     def fields(self) -> list[Column]:
@@ -100,7 +118,7 @@ class _Opened:
         is_json = well_formed[_CORRUPT].isNull() & (F.size(well_formed[_RECORD]) == 1)
         return (
             F.when(self.raw.isNull(), "null")
-            .when(F.octet_length(self.text) > self.max_bytes, "too-large")
+            .when(self.size > self.max_bytes, "too-large")
             .when(~F.is_valid_utf8(self.text), "not-utf8")
             .when(trimmed == "", "empty")
             .when(~F.coalesce(is_json, F.lit(False)), "malformed")

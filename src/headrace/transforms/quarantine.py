@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 OBSERVED = "headrace_quarantine"  # the metric's name in Spark's progress; fields: rows, bad
 RAW_BYTES = 65_536  # of a record that is too large
-SUFFIX = "quarantine"
 
 
 class Examined(Protocol):
     """How the rows of an input are judged; `rows` adds what the other columns are made of."""
 
     raw: Column
-    max_bytes: int
+    size: Column  # of the record, in bytes
 
+    def cut(self, df: DataFrame, kept: tuple[str, ...]) -> tuple[DataFrame, Examined]: ...
     def rows(self, df: DataFrame, kept: tuple[str, ...]) -> DataFrame: ...
     def is_good(self) -> Column: ...
     def reason(self) -> Column: ...
@@ -32,18 +32,14 @@ def kept_aside(df: DataFrame, examined: Examined, rule: str, version: str | None
     from pyspark.sql import functions as F
 
     coordinates = _coordinates(df)
-    df = df.withColumns(coordinates)
+    records, examined = examined.cut(df.withColumns(coordinates), tuple(coordinates))
     bad = ~examined.is_good()
-    rows = examined.rows(df, tuple(df.columns)).observe(
+    rows = examined.rows(records, tuple(records.columns)).observe(
         OBSERVED, F.count(F.lit(1)).alias("rows"), F.count_if(bad).alias("bad")
     )
-    raw = examined.raw.cast("binary")
-    size = F.octet_length(raw)
     return rows.where(bad).select(
-        F.when(size > examined.max_bytes, F.substring(raw, 1, RAW_BYTES))
-        .otherwise(raw)
-        .alias("raw"),
-        size.alias("bytes"),
+        examined.raw.alias("raw"),
+        examined.size.alias("bytes"),
         examined.reason().alias("reason"),
         examined.detail().alias("detail"),
         F.lit(rule).alias("rule"),

@@ -28,8 +28,10 @@ ENTRIES = (
         "{before}][ to {now}].",
         why="Either a broker gave an old answer for a moment, or the topic was deleted and made "
         "anew.",
-        fix="It is tried three times more. If the topic was made anew, set a new `checkpoint` for "
-        "the query and choose where to start.",
+        fix="It is tried three times more. `headrace why NAME` says what was found. If the topic "
+        "was made anew, set a new `checkpoint` for the query: it reads the new topic from where "
+        "`starting` says. Or go on at its end: `headrace start NAME --accept-gap`. In a first run "
+        "`starting` is beyond the end: correct it.",
     ),
     Entry(
         22,
@@ -66,9 +68,15 @@ ENTRIES = (
             "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
             "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED",
         ),
-        patterns=(r"(?:START|TIMESTAMP)_OFFSET_DOES_NOT_MATCH",),
+        patterns=(
+            r"(?:START|TIMESTAMP)_OFFSET_DOES_NOT_MATCH",
+            r"you must specify all TopicPartitions",
+            r"timestamp based start offsets don't match what are assigned",
+        ),
+        names=(r"Specified: Set\((?P<given>[^)]*)\) Assigned: Set\((?P<there>[^)]*)\)",),
         what="The starting offsets do not name exactly the topic's partitions.",
-        why="{message}",
+        why="They have to name each partition that is read, and no other[; they name {given}][, "
+        "and there are {there}].",
         fix='List every partition in `starting`, or use "earliest" or "latest".',
     ),
     Entry(
@@ -129,14 +137,31 @@ ENTRIES = (
     ),
     Entry(
         29,
+        "kafka-row-too-large",
+        Kind.DATA,
+        patterns=(r"\bRecordTooLargeException\b", r"\bMSG_SIZE_TOO_LARGE\b"),
+        names=(
+            r"The message is (?P<bytes>\d+) bytes when serialized which is larger than "
+            r"(?:the total memory buffer you have configured with the (?P<buffer>buffer\.memory)"
+            r"|(?P<limit>\d+))",
+        ),
+        what="A row of the output is too large for Kafka[: {bytes} bytes][, and {limit} are "
+        "allowed].",
+        why="The sink's client sends at most max.request.size (1 MB) and holds at most "
+        "buffer.memory (32 MB); the topic takes at most max.message.bytes (1 MB).",
+        fix='Drop or shorten such rows: where("octet_length(value) < 1000000"). Or raise all '
+        'three above the row\'s size: "kafka.max.request.size" and "kafka.buffer.memory" in the '
+        "sink's options, max.message.bytes of the topic.",
+    ),
+    Entry(
+        29,
         "kafka-row-refused",
         Kind.DATA,
         conditions=("KAFKA_NULL_TOPIC_IN_DATA",),
-        patterns=(r"\bRecordTooLargeException\b", r"null topic present in the data"),
-        what="Kafka cannot take a row of the output.",
-        why="The row is larger than the topic allows, or names no topic.",
-        fix="Set `topic` on the sink, drop or shorten such rows, or raise max.request.size of the "
-        "sink and max.message.bytes of the topic.",
+        patterns=(r"null topic present in the data",),
+        what="A row of the output names no topic.",
+        why="The sink has no `topic`, and the row's column topic is null.",
+        fix='Set `topic` on the sink, or drop such rows: where("topic IS NOT NULL").',
     ),
     Entry(
         46,
