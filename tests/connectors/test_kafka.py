@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors import kafkaoffsets, kinds
+from headrace.connectors import kafkaoffsets, kafkaonce, kinds
 from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import Kafka, kafka
 from headrace.connectors.kafkaclient import Login
@@ -381,3 +381,45 @@ def test_a_gap_can_be_accepted_on_event_hubs_too(monkeypatch: pytest.MonkeyPatch
 
     assert found.options["failOnDataLoss"] == "false"
     assert "failOnDataLoss" not in event_hubs("${env:HUBS}").as_kafka(is_source=True).options
+
+
+# ---- exactly once
+
+
+def test_exactly_once_is_a_sinks() -> None:
+    assert refused(subscribe="t", exactly_once=True).code == "bad-option"
+    found = kafka(SERVERS, topic="t", exactly_once=True)
+    assert (found.delivery, found.can_real_time) == ("exactly-once", False)
+    assert kinds.made(found.fields()) == found
+
+
+@pytest.mark.parametrize(
+    ("committed", "batch", "is_new"),
+    [(None, 0, True), (None, 9, True), (4, 5, True), (4, 4, False)],
+)
+def test_only_the_batch_that_was_committed_last_is_left_out(
+    committed: int | None, batch: int, is_new: bool
+) -> None:
+    assert kafkaonce.is_new(committed, batch) is is_new
+
+
+def test_a_checkpoint_behind_the_topic_is_refused() -> None:
+    with pytest.raises(ConnectorError) as caught:
+        kafkaonce.is_new(4, 3)
+
+    assert caught.value.code == "sink-is-ahead"
+
+
+def test_settings_of_the_java_client_have_other_names_in_librdkafka() -> None:
+    options = {
+        "kafka.max.request.size": "9", "kafka.buffer.memory": "2048", "kafka.linger.ms": "7",
+        "kafka.transaction.timeout.ms": "60000", "includeHeaders": "true",
+    }  # fmt: skip
+
+    found = kafkaonce.settings({"bootstrap.servers": SERVERS}, options, "headrace-x")
+
+    assert found["message.max.bytes"] == "9"
+    assert found["queue.buffering.max.kbytes"] == 2
+    assert (found["linger.ms"], found["transaction.timeout.ms"]) == ("7", "60000")
+    assert found["transactional.id"] == "headrace-x"
+    assert "includeHeaders" not in found

@@ -6,6 +6,7 @@ Used by `check --connect` and by the relay. Invariant: reads only, and joins no 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,14 +14,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from headrace.config import near
+from headrace.connectors import kafkaoffsets
 from headrace.errors import ConnectorError, Error, SetupError
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka
 
 WITHIN_S = 10.0
-_QUIET = logging.Logger("librdkafka")  # what it says comes back as errors; its own words twice
-_QUIET.addHandler(logging.NullHandler())
+QUIET = logging.Logger("librdkafka")  # what it says comes back as errors; its own words twice
+QUIET.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,9 @@ class Broker:
 
     def _made(self, settings: dict[str, Any]) -> Any:
         """A file of a certificate that is not there is found here, before anything is asked."""
-        kafka = _client()
+        kafka = library()
         try:
-            return kafka.Consumer(settings, logger=_QUIET)
+            return kafka.Consumer(settings, logger=QUIET)
         except kafka.KafkaException as exc:
             error = exc.args[0]
             raise explained(self.servers, error.code(), error.str(), self._connector) from exc
@@ -113,7 +115,7 @@ class Broker:
             return f"{len(self.topics())} topics; rows say which"
         (partitions,) = self.wanted().values()
         topic = self._connector.topic
-        kafka = _client()
+        kafka = library()
         asked = self._admin().describe_topics(
             kafka.TopicCollection([topic]),
             include_authorized_operations=True,
@@ -132,7 +134,7 @@ class Broker:
 
     def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], Ends]:
         """By topic and partition."""
-        kafka = _client()
+        kafka = library()
         found = {}
         for topic, numbers in partitions.items():
             for number in numbers:
@@ -145,7 +147,7 @@ class Broker:
 
     def moment(self, topic: str, partition: int, offset: int) -> float | None:
         """When the record at this place, or the next one that is still there, was written."""
-        kafka = _client()
+        kafka = library()
         self._consumer.assign([kafka.TopicPartition(topic, partition, offset)])
         try:
             message = self._asked(lambda: self._consumer.poll(self._within_s))
@@ -177,11 +179,11 @@ class Broker:
 
         if self._administers is None:
             settings = {**self._connector.client(), "log_level": 0}
-            self._administers = AdminClient(settings, logger=_QUIET)
+            self._administers = AdminClient(settings, logger=QUIET)
         return self._administers
 
     def _asked(self, ask: Any) -> Any:
-        kafka = _client()
+        kafka = library()
         self._said.clear()
         try:
             return ask()
@@ -191,7 +193,7 @@ class Broker:
     def _failed(self, error: Any) -> Error:
         """The broker's own refusal first; "no answer" has a cause, which came as an event."""
         self._consumer.poll(0)  # lets waiting events through
-        code = _client().KafkaError
+        code = library().KafkaError
         order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
         told = [*self._said, error]
         worst = next((one for kind in order for one in told if one.code() == kind), error)
@@ -209,13 +211,31 @@ class Broker:
         )
 
 
+def reached(connector: Kafka) -> str:
+    """What the connector reads or writes, in words, after really looking; raises what is wrong."""
+    with Broker(connector) as broker:
+        if not connector.is_source:
+            return broker.writable()
+        found = broker.wanted()
+        ends = broker.ends(found)
+        at = {place: (one.low, one.high) for place, one in ends.items()}
+        if wrong := kafkaoffsets.problem(connector.starting, at):
+            raise kafkaoffsets.wrong("starting", json.loads(connector.starting), wrong)
+        there = next((at for at, one in ends.items() if one.records), None)
+        if there is not None:
+            broker.moment(*there, ends[there].low)  # one record is really read
+    records = sum(one.records for one in ends.values())
+    names = ", ".join(found) or f"no topic matches {connector.pattern}"
+    return f"{names}: {counted(len(ends))}, {records:,} records"
+
+
 def counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
 
 
 def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
     """A failure of librdkafka as what, why and fix. Pure but for the table of its codes."""
-    known = _client().KafkaError
+    known = library().KafkaError
     user = f" as {connector.user!r}" if connector.user else ""
     if code == known._AUTHENTICATION:
         return ConnectorError(
@@ -252,7 +272,7 @@ def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
     )
 
 
-def _client() -> Any:
+def library() -> Any:
     try:
         import confluent_kafka
     except ImportError as exc:

@@ -128,12 +128,44 @@ ENTRIES = (
         28,
         "kafka-not-allowed",
         Kind.HUMAN,
-        patterns=(r"\b(?:Topic|Group|Cluster|TransactionalId)AuthorizationException\b",),
+        patterns=(
+            r"\b(?:Topic|Group|Cluster|TransactionalId)AuthorizationException\b",
+            r"\b(?:TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b",
+        ),
         names=(r"topics:? \[?(?P<topic>[\w.-]+)", r"group:? (?P<group>[\w.-]+)"),
         what="This user may not use the Kafka topic or group[: topic {topic}][: group {group}].",
         why="An access rule (ACL) is missing.",
         fix="Grant Describe and Read on the topic (Write for a sink), and on groups that begin "
-        "with `spark-kafka-source` if groups have rules; then `headrace start NAME`.",
+        "with `spark-kafka-source` if groups have rules. A sink with exactly_once needs Write on "
+        "transactional ids and Read on groups that begin with `headrace-`. Then `headrace start "
+        "NAME`.",
+    ),
+    Entry(
+        28,
+        "kafka-transaction-refused",
+        Kind.HUMAN,
+        patterns=(r"\bINVALID_TRANSACTION_TIMEOUT\b",),
+        what="Kafka does not allow a transaction to take so long.",
+        why="The sink asks for 15 minutes a batch, and the broker's transaction.max.timeout.ms is "
+        "lower.",
+        fix='Raise it at the broker, or ask for less: "kafka.transaction.timeout.ms" in the '
+        "sink's options. A batch then has to be written in that time.",
+    ),
+    Entry(
+        28,
+        "kafka-fenced",
+        # A run of Headrace is the only one by its lock: whoever fences it is started elsewhere,
+        # and starting again would fence that one in turn.
+        Kind.HUMAN,
+        patterns=(
+            r"\bKafkaError\{.*(?:_FENCED|PRODUCER_FENCED|INVALID_PRODUCER_EPOCH)",
+            r"\bProducerFencedException\b|\bInvalidProducerEpochException\b",
+        ),
+        what="Kafka takes no more transactions of this run.",
+        why="Another run of the same query writes to the topic, or a batch took longer than its "
+        "transaction may (15 minutes).",
+        fix="Look whether a copy of the pipeline runs elsewhere, and make long batches smaller "
+        "(max_rows); then `headrace start NAME`. Nothing of the batch was committed.",
     ),
     Entry(
         29,
