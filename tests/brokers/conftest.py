@@ -43,9 +43,12 @@ def made(broker: Cluster, partitions: int = 1, name: str = "", **settings: str) 
     return name
 
 
-def sent(broker: Cluster, topic: str, *records: Any) -> None:
+def sent(
+    broker: Cluster, topic: str, *records: Any, settings: dict[str, Any] | None = None
+) -> None:
     """Texts, or dictionaries of what a producer takes."""
-    producer = Producer({"bootstrap.servers": broker.servers(), "linger.ms": 0})
+    own = {"bootstrap.servers": broker.servers(), "linger.ms": 0}
+    producer = Producer(own | (settings or {}))
     for one in records:
         producer.produce(topic, **(one if isinstance(one, dict) else {"value": one}))
     assert producer.flush(30) == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,11 +18,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from brokers.cluster import Cluster, tool
 from brokers.conftest import everything, made, sent
+from brokers.numbered import Numbers
 from e2e import oracle, rig
 from headrace.errors import ConnectorError
 from headrace.explore import committed
@@ -66,35 +66,6 @@ topic = "{copies}"
 [spark]
 "spark.master" = "local[2]"
 """
-
-
-class Numbers:
-    """Produces numbers as records, one after the other, and remembers which the broker took."""
-
-    def __init__(self, broker: Cluster, topic: str) -> None:
-        self.taken: list[str] = []
-        self._topic = topic
-        self._producer = Producer({"bootstrap.servers": broker.servers(), "linger.ms": 5,
-                                   "enable.idempotence": True, "log_level": 0})  # fmt: skip
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._stop.wait(0.01):
-            self._producer.produce(self._topic, str(number), on_delivery=self._told)
-            self._producer.poll(0)
-            number += 1
-
-    def _told(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.taken.append(message.value().decode())
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0
 
 
 @pytest.fixture(scope="module")

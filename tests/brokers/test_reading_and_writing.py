@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
 from brokers.conftest import HUB, made, received, sent
 from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import Kafka, kafka
-from headrace.driver import fresh
+from headrace.driver import ending, fresh
+from headrace.driver.fleet import Watched
+from headrace.errors import ConnectorError
+from headrace.model.runs import Exit
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
@@ -239,3 +243,56 @@ def test_a_batch_says_when_its_records_came(
     assert age["basis"] == "arrival"
     committed_s = time.time() - begun + 10
     assert 0 < age["p50_ms"] <= age["p99_ms"] < committed_s * 1000
+
+
+def failed(spark: Any, frame: Any, sink: Kafka | None, folder: Path) -> Exit:
+    """What is said of a query that fails: the driver's own words."""
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "c"))
+    if sink is not None:
+        writer = sink.attach(frame.writeStream, query="q", mode="append", checkpoint=str(folder))
+    query = writer.trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(60)
+    return ending.of_query(Watched("q", query, str(folder)), None, None, folder)
+
+
+@pytest.mark.parametrize("starting", [{0: 1}, {0: 1, 1: 0, 7: 0}, {0: "2026-01-31T08:00:00Z"}])
+def test_a_beginning_that_names_other_partitions_is_told_in_words(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path, starting: dict[int, Any]
+) -> None:
+    source = kafka(broker.servers(), subscribe=topic, starting={topic: starting})
+
+    told = failed(spark, source.read(spark), None, tmp_path)
+
+    assert told.failure == "starting-offsets-incomplete"
+    assert told.error is not None
+    assert f"and there are {topic}-0, {topic}-1" in str(told.error["why"])
+    with pytest.raises(ConnectorError) as caught:
+        source.reached()
+    assert caught.value.code == "kafka-offsets"
+
+
+def test_a_moment_after_which_a_partition_has_nothing_is_its_end(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path
+) -> None:
+    moment = datetime.now(UTC).isoformat()
+    sent(broker, topic, {"value": "later", "partition": 0})
+
+    found = kafka(broker.servers(), subscribe=topic, starting=moment)
+
+    assert len(streamed(spark, found, tmp_path / "c", "since")) == 1
+
+
+def test_a_row_too_large_to_be_sent_is_told_with_its_size(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path
+) -> None:
+    sent(broker, topic, "one")
+    rows = kafka(broker.servers(), subscribe=topic, starting="earliest").read(spark)
+    huge = rows.selectExpr("repeat('x', 50000000) AS value")
+
+    told = failed(spark, huge, kafka(broker.servers(), topic=topic), tmp_path)
+
+    assert told.failure == "kafka-row-too-large"
+    assert told.error is not None
+    assert "50000088 bytes, and 1048576 are allowed" in str(told.error["what"])
+    assert "kafka.max.request.size" in str(told.error["fix"])

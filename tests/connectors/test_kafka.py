@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors import kafkaoffsets, kinds
+from headrace.connectors import kafkaoffsets, kafkaonce, kinds
 from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import Kafka, kafka
 from headrace.connectors.kafkaclient import Login
 from headrace.errors import ConnectorError
 
 SERVERS = "127.0.0.1:9092"
+SINCE = {"startingOffsetsByTimestampStrategy": "latest"}
 
 
 def refused(**fields: Any) -> ConnectorError:
@@ -74,10 +75,10 @@ def test_partitions_that_make_no_sense_are_refused(wrong: Any) -> None:
         ("latest", {"startingOffsets": "latest"}),
         ({"t": {0: 5, "1": "earliest"}}, {"startingOffsets": '{"t": {"0": 5, "1": -2}}'}),
         ('{"t": {"0": -1}}', {"startingOffsets": '{"t": {"0": -1}}'}),
-        ("2026-01-31T09:00:00+01:00", {"startingTimestamp": "1769846400000"}),
+        ("2026-01-31T09:00:00+01:00", {"startingTimestamp": "1769846400000", **SINCE}),
         (
             {"t": {0: "2026-01-31T08:00:00Z"}},
-            {"startingOffsetsByTimestamp": '{"t": {"0": 1769846400000}}'},
+            {"startingOffsetsByTimestamp": '{"t": {"0": 1769846400000}}', **SINCE},
         ),
     ],
 )
@@ -98,6 +99,9 @@ def test_every_form_of_a_beginning_is_told_to_spark(starting: Any, option: dict[
         ({"t": {"x": 1}}, "a partition of 't' is a number"),
         ({"t": {0: -3}}, "a whole number from 0"),
         ({"t": {0: 1.5}}, "a whole number from 0"),
+        ({"t": {0: "12"}}, "a number, not a text"),
+        ({"t": {0: "-7"}}, "a number, not a text"),
+        ({"t": {0: 1}, "other": {0: 1}}, "'other' is not read here"),
         ({"t": {0: 1, 1: "2026-01-31T08:00:00Z"}}, "mixes offsets and moments"),
     ],
 )
@@ -107,6 +111,27 @@ def test_a_wrong_beginning_is_refused_with_the_forms(starting: Any, word: str) -
     assert word in told.what
     assert "earliest" in (told.fix or "")
     assert told.code == "kafka-offsets"
+
+
+def test_a_beginning_by_partition_is_about_every_topic_that_is_read() -> None:
+    told = refused(subscribe=["t", "u"], starting={"t": {0: 1}})
+
+    assert "it says nothing of 'u'" in told.what
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("earliest", None),
+        ('{"t": {"0": 2, "1": -2}}', None),
+        ('{"t": {"0": 2}}', "it says nothing of t partition 1"),
+        ('{"t": {"0": 2, "1": 0, "7": 0}}', "it names what is not there: t partition 7"),
+        ('{"t": {"0": 6, "1": 0}}', "t partition 0 has 1 to 5, and not 6"),
+        ('{"t": {"0": 0, "1": 0}}', "t partition 0 has 1 to 5, and not 0"),
+    ],
+)
+def test_a_beginning_is_held_against_what_the_broker_has(text: str, words: str | None) -> None:
+    assert kafkaoffsets.problem(text, {("t", 0): (1, 5), ("t", 1): (0, 0)}) == words
 
 
 OFFSETS = st.dictionaries(
@@ -330,6 +355,24 @@ def test_secrets_among_the_options_are_by_reference_too() -> None:
     assert kafka(SERVERS, subscribe="t", options={name: "${env:X}"}).options[name] == "${env:X}"
 
 
+@pytest.mark.parametrize(
+    "starting",
+    [
+        {"offset": "4096", "seqNo": -1, "enqueuedTime": None, "isInclusive": True},
+        '{"offset": "4096", "seqNo": -1, "enqueuedTime": null, "isInclusive": true}',
+        "4096",
+        "@latest",
+    ],
+)
+def test_a_byte_offset_of_event_hubs_is_refused_with_what_there_is(starting: Any) -> None:
+    with pytest.raises(ConnectorError) as caught:
+        event_hubs("${env:HUBS}", starting=starting)
+
+    assert caught.value.code == "event-hubs-offset"
+    assert "sequence number" in str(caught.value.why)
+    assert "Begin at a moment" in str(caught.value.fix)
+
+
 def test_a_gap_can_be_accepted_on_event_hubs_too(monkeypatch: pytest.MonkeyPatch) -> None:
     string = "Endpoint=sb://n/;SharedAccessKeyName=a;SharedAccessKey=b;EntityPath=h"
     monkeypatch.setenv("HUBS", string)
@@ -338,3 +381,45 @@ def test_a_gap_can_be_accepted_on_event_hubs_too(monkeypatch: pytest.MonkeyPatch
 
     assert found.options["failOnDataLoss"] == "false"
     assert "failOnDataLoss" not in event_hubs("${env:HUBS}").as_kafka(is_source=True).options
+
+
+# ---- exactly once
+
+
+def test_exactly_once_is_a_sinks() -> None:
+    assert refused(subscribe="t", exactly_once=True).code == "bad-option"
+    found = kafka(SERVERS, topic="t", exactly_once=True)
+    assert (found.delivery, found.can_real_time) == ("exactly-once", False)
+    assert kinds.made(found.fields()) == found
+
+
+@pytest.mark.parametrize(
+    ("committed", "batch", "is_new"),
+    [(None, 0, True), (None, 9, True), (4, 5, True), (4, 4, False)],
+)
+def test_only_the_batch_that_was_committed_last_is_left_out(
+    committed: int | None, batch: int, is_new: bool
+) -> None:
+    assert kafkaonce.is_new(committed, batch) is is_new
+
+
+def test_a_checkpoint_behind_the_topic_is_refused() -> None:
+    with pytest.raises(ConnectorError) as caught:
+        kafkaonce.is_new(4, 3)
+
+    assert caught.value.code == "sink-is-ahead"
+
+
+def test_settings_of_the_java_client_have_other_names_in_librdkafka() -> None:
+    options = {
+        "kafka.max.request.size": "9", "kafka.buffer.memory": "2048", "kafka.linger.ms": "7",
+        "kafka.transaction.timeout.ms": "60000", "includeHeaders": "true",
+    }  # fmt: skip
+
+    found = kafkaonce.settings({"bootstrap.servers": SERVERS}, options, "headrace-x")
+
+    assert found["message.max.bytes"] == "9"
+    assert found["queue.buffering.max.kbytes"] == 2
+    assert (found["linger.ms"], found["transaction.timeout.ms"]) == ("7", "60000")
+    assert found["transactional.id"] == "headrace-x"
+    assert "includeHeaders" not in found

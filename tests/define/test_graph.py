@@ -246,6 +246,13 @@ def test_settings_of_an_unknown_query_are_refused(tmp_path: Path) -> None:
     assert (problem.code, problem.fix) == ("unknown-query", "Did you mean 'history'?")
 
 
+def test_settings_of_what_a_view_sets_aside_are_taken(tmp_path: Path) -> None:
+    more = '[pipelines.p.queries."raw.quarantine"]\nevery = "5s"\n'
+    (problem,) = refused(tmp_path, one_stream, more + "[pipelines.p.queries.wrong]\n")
+
+    assert "queries.wrong" in problem.what
+
+
 def test_a_parameter_that_takes_anything_is_refused(tmp_path: Path) -> None:
     def declare() -> None:
         @hr.stream(to="out")

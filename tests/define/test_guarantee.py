@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ def node(sink: Connector) -> GraphNode:
         ({"a": FILES}, hr.each_batch(nothing), "at-least-once", True),
         ({"a": FILES}, hr.console(), "at-least-once", True),
         ({"a": FILES}, hr.memory(), "none", False),
+        ({"a": FILES}, hr.kafka("b:9092", topic="t"), "at-least-once", True),
+        ({"a": FILES}, hr.kafka("b:9092", topic="t", exactly_once=True), "exactly-once", True),
         ({"a": None}, hr.parquet("out"), "at-least-once", True),
         ({"a": FILES, "s": hr.socket("localhost", 9999)}, hr.console(), "none", False),
     ],
@@ -51,6 +54,18 @@ def test_continuous_processing_is_at_least_once() -> None:
     found = guarantee.work_out({"a": FILES}, hr.parquet("out"), triggers.Continuous(1.0))
 
     assert found.level == "at-least-once"
+
+
+@pytest.mark.parametrize("trigger", [triggers.real_time("1 minute"), triggers.Continuous(1.0)])
+def test_exactly_once_into_kafka_and_real_time_exclude_each_other(trigger: Any) -> None:
+    sink = hr.kafka("b:9092", topic="t", exactly_once=True)
+    wanted = replace(node(sink), trigger=trigger)
+    source = hr.kafka("b:9092", subscribe="s")
+
+    (found,) = checks.connector_problems(wanted, {"s": source}, production=True)
+
+    assert found.code == "not-real-time"
+    assert "remove exactly_once" in str(found.fix)
 
 
 def test_a_source_without_replay_may_not_feed_a_sink_with_a_log() -> None:

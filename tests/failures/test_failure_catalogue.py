@@ -245,8 +245,18 @@ EXAMPLES: list[tuple[int, str, FailureText]] = [
         cause(KAFKA + "GroupAuthorizationException", "Not authorized: group x"),
     ),
     (
+        28,
+        "kafka-transaction-refused",
+        python("cimpl.KafkaException: KafkaError{FATAL,code=INVALID_TRANSACTION_TIMEOUT,val=50}"),
+    ),
+    (
+        28,
+        "kafka-fenced",
+        python('cimpl.KafkaException: KafkaError{FATAL,code=_FENCED,val=-144,str="fenced"}'),
+    ),
+    (
         29,
-        "kafka-row-refused",
+        "kafka-row-too-large",
         task(KAFKA + "RecordTooLargeException: The message is 2000000 bytes"),
     ),
     (29, "kafka-row-refused", condition("KAFKA_NULL_TOPIC_IN_DATA")),

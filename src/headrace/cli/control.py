@@ -37,7 +37,9 @@ def _accepted(work: Workspace, name: str, *, yes: bool) -> str:
     from headrace.project import gaps
     from headrace.project.workspace import known_pipeline
 
-    found = [gap.in_words() for gap in gaps.of_pipeline(work, known_pipeline(work, name))]
+    missing = gaps.of_pipeline(work, known_pipeline(work, name))
+    gaps.refuse_missing(missing)
+    found = [gap.in_words() for gap in missing]
     click.echo("\n".join(["gone before they were read:", *(f"  {words}" for words in found)])
                if found else "No records are missing now.")  # fmt: skip
     if not yes:

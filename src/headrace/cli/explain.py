@@ -14,7 +14,7 @@ from headrace.project import endings
 from headrace.project.why import Answer, fresh_words
 from headrace.project.workspace import Workspace
 
-LOST = ("kafka-data-lost", "topic-went-back")
+LOST = ("kafka-data-lost", "topic-went-back", "topic-missing")
 
 
 def gone(work: Workspace, answer: Answer) -> list[str]:

@@ -214,11 +214,15 @@ def event_hubs(
 
 
 def _position(starting: str | Mapping[str, Any]) -> str:
-    if isinstance(starting, Mapping) and "offset" in starting:
+    # The native connector's own form is JSON: {"offset": "…", "seqNo": …, "enqueuedTime": …}.
+    is_native = isinstance(starting, Mapping) and "offset" in starting
+    is_text = isinstance(starting, str) and re.search(r'"offset"\s*:|^-?\d+$|^@latest$', starting)
+    if is_native or is_text:
         raise ConnectorError(
             "A byte offset does not exist on the Kafka endpoint of Event Hubs.",
             why="It counts events: what Kafka calls an offset is the sequence number.",
-            fix='Begin at a moment, starting="2026-01-31T08:00:00Z", at "start" or at "end".',
+            fix='Begin at a moment, starting="2026-01-31T08:00:00Z", at "start" or at "end"; or at '
+            'a sequence number of each partition: {"HUB": {"0": 1234}}.',
             slug="event-hubs-offset",
         )
     if isinstance(starting, str):

@@ -2,7 +2,8 @@
 options of the client itself pass through as `kafka.…`.
 
 A source reads topics by exactly one of `subscribe`, `pattern` and `assign`; Spark keeps offsets in
-the checkpoint, never in a consumer group. As a sink it writes at least once.
+the checkpoint, never in a consumer group. As a sink it writes at least once, or with `exactly_once`
+each batch as a transaction (`kafkaonce`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import counted_from
-from headrace.connectors import kafkaclient, kafkaoffsets
+from headrace.connectors import kafkabroker, kafkaclient, kafkaoffsets, kafkaonce
 from headrace.connectors.connector import (
     Connector,
     plain_options,
@@ -70,14 +71,12 @@ class Kafka(Connector):
     user: str | None = None
     password: str | None = None
     mechanism: str | None = None
+    exactly_once: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
 
     kind: ClassVar[str] = "kafka"
-    can_real_time: ClassVar[bool] = True
     is_broker: ClassVar[bool] = True
     is_replayable: ClassVar[bool] = True
-    delivery: ClassVar[str] = "at-least-once"
-    delivery_why: ClassVar[str] = "after a failure a batch is sent again"
     jars: ClassVar[str] = "kafka"
 
     @property
@@ -87,6 +86,20 @@ class Kafka(Connector):
     @property
     def is_sink(self) -> bool:  # type: ignore[override]
         return not self.is_source
+
+    @property
+    def can_real_time(self) -> bool:  # type: ignore[override]
+        return not self.exactly_once
+
+    @property
+    def delivery(self) -> str:  # type: ignore[override]
+        return "exactly-once" if self.exactly_once else "at-least-once"
+
+    @property
+    def delivery_why(self) -> str:  # type: ignore[override]
+        if self.exactly_once:
+            return "a batch is one transaction, for readers with isolation.level=read_committed"
+        return "after a failure a batch is sent again"
 
     @property
     def can_read_back(self) -> bool:  # type: ignore[override]
@@ -134,6 +147,8 @@ class Kafka(Connector):
         if streaming:
             # What a stream of ours has written is read back from its beginning.
             begin = self.starting if self.is_source else "earliest"
+            if self.exactly_once:
+                options["kafka.isolation.level"] = "read_committed"
             options |= kafkaoffsets.option("starting", begin) | self._limits()
         else:
             # Of all that is there: "latest" is where a stream begins, and a batch would be empty.
@@ -165,6 +180,10 @@ class Kafka(Connector):
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
         writer = started(writer, query=query, mode=mode, checkpoint=checkpoint)
+        if self.exactly_once:
+            kafkabroker.confluent()  # missing, it is told before the first batch
+            sink = kafkaonce.Transactions(self.client(), self._plain(), self.topic)
+            return writer.foreachBatch(sink.take)
         return writer.format("kafka").options(**self._sink_options())
 
     def write(self, frame: DataFrame) -> None:
@@ -184,19 +203,7 @@ class Kafka(Connector):
         return None
 
     def reached(self) -> str:
-        from headrace.connectors import kafkabroker
-
-        with kafkabroker.Broker(self) as broker:
-            if not self.is_source:
-                return broker.writable()
-            found = broker.wanted()
-            ends = broker.ends(found)
-            there = next((at for at, one in ends.items() if one.records), None)
-            if there is not None:
-                broker.moment(*there, ends[there].low)  # one record is really read
-        records = sum(one.records for one in ends.values())
-        names = ", ".join(found) or f"no topic matches {self.pattern}"
-        return f"{names}: {kafkabroker.counted(len(ends))}, {records:,} records"
+        return kafkabroker.reached(self)
 
     def client(self) -> dict[str, str]:
         """For our own client (confluent-kafka): the same servers and login, secrets resolved."""
@@ -258,10 +265,12 @@ def kafka(
     user: str | None = None,
     password: str | None = None,
     mechanism: str | None = None,
+    exactly_once: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> Kafka:
     """Topics of a Kafka cluster: as a source with subscribe, pattern or assign, as a sink with
-    topic. `ca`, `certificate` and `key` are PEM files; user and password log in by `mechanism`."""
+    topic. `ca`, `certificate` and `key` are PEM files; user and password log in by `mechanism`.
+    `exactly_once` is a sink's: each batch is one transaction, sent by the driver."""
     require("servers", servers, (str, list), 'servers="broker:9092"')
     given = {"subscribe": subscribe, "pattern": pattern, "assign": assign}
     _one_of(given, topic)
@@ -277,9 +286,10 @@ def kafka(
             raise ConnectorError(
                 f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
             )
+    _only_for_a_sink(exactly_once, is_source)
     delay = None if max_delay is None else parse_duration(max_delay)
     _data_size(min_rows, max_rows, delay)
-    return Kafka(
+    made = Kafka(
         servers=servers if isinstance(servers, str) else ",".join(servers),
         subscribe=_names(subscribe),
         pattern=pattern,
@@ -292,8 +302,12 @@ def kafka(
         max_delay=delay,
         headers=headers,
         **login.given(),  # type: ignore[arg-type]
+        exactly_once=exactly_once,
         options=plain,
     )
+    for side, text in (("starting", made.starting), ("ending", made.ending)):
+        kafkaoffsets.unfit(side, text, made.covers, (*made.subscribe, *made.assign))
+    return made
 
 
 def _one_of(given: Mapping[str, object], topic: str | None) -> None:
@@ -310,6 +324,17 @@ def _one_of(given: Mapping[str, object], topic: str | None) -> None:
             f"{chosen[0]} reads topics and topic writes to one: a connector does one of the two.",
             fix="Make two: one with it as source, one with topic as sink.",
             slug="kafka-topics",
+        )
+
+
+def _only_for_a_sink(exactly_once: bool, is_source: bool) -> None:
+    if exactly_once and is_source:
+        raise ConnectorError(
+            "exactly_once is about writing, and this connector reads.",
+            why="A source reads each record once by its checkpoint.",
+            fix='Remove it. To read only what was committed: options={"kafka.isolation.level": '
+            '"read_committed"}.',
+            slug="bad-option",
         )
 
 

@@ -6,12 +6,14 @@ Used by `check --connect` and by the relay. Invariant: reads only, and joins no 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from headrace.connectors import kafkaoffsets
 from headrace.errors import ConnectorError, Error, SetupError
 from headrace.words import near
 
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka
 
 WITHIN_S = 10.0
-_QUIET = logging.Logger("librdkafka")  # what it says comes back as errors; its own words twice
-_QUIET.addHandler(logging.NullHandler())
+QUIET = logging.Logger("librdkafka")  # what it says comes back as errors; its own words twice
+QUIET.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,15 @@ class Broker:
             if name not in known:
                 raise self._missing(name, known)
         if one.assign:
+            for name, parts in one.assign.items():
+                if odd := sorted(set(parts) - set(known[name])):
+                    raise ConnectorError(
+                        f"The topic {name!r} has no partition {', '.join(map(str, odd))}.",
+                        why=f"It has {counted(len(known[name]))}, counted from 0; Spark would "
+                        "read nothing of a missing one, without a word.",
+                        fix="Take it out of assign.",
+                        slug="kafka-no-topic",
+                    )
             return {name: list(parts) for name, parts in one.assign.items()}
         return {name: known[name] for name in names}
 
@@ -247,7 +258,7 @@ class Broker:
 def begun(kind: Any, connector: Kafka, settings: Mapping[str, Any]) -> Any:
     """A client of that kind. What it cannot be made of is found here, before anything is asked."""
     try:
-        return kind({**connector.client(), **settings, "log_level": 0}, logger=_QUIET)
+        return kind({**connector.client(), **settings, "log_level": 0}, logger=QUIET)
     except confluent().KafkaException as exc:
         error = exc.args[0]
         raise explained(connector.servers, error.code(), error.str(), connector) from exc
@@ -259,6 +270,24 @@ def cause(said: Iterable[Any], error: Any) -> Any:
     order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
     told = [*said, error]
     return next((one for kind in order for one in told if one.code() == kind), error)
+
+
+def reached(connector: Kafka) -> str:
+    """What the connector reads or writes, in words, after really looking; raises what is wrong."""
+    with Broker(connector) as broker:
+        if not connector.is_source:
+            return broker.writable()
+        found = broker.wanted()
+        ends = broker.ends(found)
+        at = {place: (one.low, one.high) for place, one in ends.items()}
+        if wrong := kafkaoffsets.problem(connector.starting, at):
+            raise kafkaoffsets.wrong("starting", json.loads(connector.starting), wrong)
+        there = next((at for at, one in ends.items() if one.records), None)
+        if there is not None:
+            broker.moment(*there, ends[there].low)  # one record is really read
+    records = sum(one.records for one in ends.values())
+    names = ", ".join(found) or f"no topic matches {connector.pattern}"
+    return f"{names}: {counted(len(ends))}, {records:,} records"
 
 
 def counted(partitions: int) -> str:

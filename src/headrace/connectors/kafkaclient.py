@@ -56,7 +56,7 @@ _WRITING = {
     ),
     "transactional.id": (
         "Spark's tasks would fence each other: a transaction belongs to one producer",
-        "nothing; who reads the topic has to expect a record twice",
+        "exactly_once=True, which writes each batch in a transaction of its own",
     ),
 }
 

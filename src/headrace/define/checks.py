@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from headrace.connectors.connector import Connector
 from headrace.define.graph import GraphNode
-from headrace.define.triggers import Every, Trigger
+from headrace.define.triggers import Continuous, Every, RealTime, Trigger
 from headrace.errors import DefinitionError
 
 REAL_TIME_MIN_S = 5.0  # Spark's own limit (spark.sql.streaming.realTimeMode.minBatchDuration)
@@ -30,6 +30,17 @@ def connector_problems(
                 where=node.place,
                 fix="Write to hr.console(), hr.memory() or hr.each_batch(…), or read from files.",
                 slug="not-replayable",
+            )
+        )
+    is_at_once = isinstance(node.trigger, RealTime | Continuous)
+    if is_at_once and getattr(node.sink, "exactly_once", False):
+        found.append(
+            DefinitionError(
+                f"{node.name!r} cannot write exactly once in real time.",
+                why="A transaction is a batch: nobody would see a row before the batch ends.",
+                where=node.place,
+                fix='Keep one of the two: remove exactly_once from the sink, or give every="…".',
+                slug="not-real-time",
             )
         )
     own = node.sink.identity()

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from headrace.config import Settings
 from headrace.connectors.files import Files
-from headrace.define.graph import GraphNode
+from headrace.define.graph import ASIDE, GraphNode
 from headrace.define.triggers import every
 from headrace.model.limits import QuerySettings
-from headrace.transforms.quarantine import SUFFIX
 
 EVERY_S = 10.0  # nobody waits for them, and every batch reads all of the input
 
@@ -19,7 +18,7 @@ EVERY_S = 10.0  # nobody waits for them, and every batch reads all of the input
 def quarantine(of: GraphNode, number: int, pipeline: str, settings: Settings) -> GraphNode:
     """`number` counts the transforms of one definition; the first needs none in its name."""
     kept = of.name if number == 1 else f"{of.name}.{number}"
-    name = f"{of.name}.{SUFFIX}" if number == 1 else f"{of.name}.{SUFFIX}.{number}"
+    name = f"{of.name}.{ASIDE}" if number == 1 else f"{of.name}.{ASIDE}.{number}"
     own = settings.queries.get(name) or QuerySettings()
     return GraphNode(
         name=name,

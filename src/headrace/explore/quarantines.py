@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from headrace.define.graph import ASIDE
 from headrace.explore import names
 from headrace.explore.answer import plain
 from headrace.explore.ask import ask
 from headrace.explore.names import Names
-from headrace.transforms.quarantine import SUFFIX
 
 TEXT_MAX = 200
 _COUNTED = "SELECT reason, count(*) FROM {} GROUP BY reason ORDER BY 2 DESC"
@@ -76,7 +76,7 @@ class Quarantine:
     @property
     def of(self) -> str:
         """The view or stream whose records these are."""
-        return self.query.partition(f".{SUFFIX}")[0]
+        return self.query.partition(f".{ASIDE}")[0]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -92,7 +92,7 @@ class Quarantine:
 
 def quarantines(known: Names, newest: int = 10) -> list[Quarantine]:
     """All there are, also those without a record yet."""
-    keys = sorted(key for key in known.tables if key[0] and f".{SUFFIX}" in key[1])
+    keys = sorted(key for key in known.tables if key[0] and f".{ASIDE}" in key[1])
     return [_read(known, pipeline, query, newest) for pipeline, query in keys]
 
 

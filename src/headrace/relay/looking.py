@@ -67,10 +67,12 @@ class Looking:
         if read is None:
             return replace(told, problem="its checkpoint is not on a disk of this machine")
         partitions: list[PartitionLag] = []
+        gone: list[str] = []
         for connector in topics.read_by(definition, query):
             try:
                 mine = {t: read.pop(t) for t in list(read) if connector.covers(t)}
                 if mine and connector.servers not in down:
+                    gone += self._gone(connector, mine)
                     partitions += self._of_topics(connector, mine, told.at)
             except Error as exc:
                 self.close()  # the next look begins anew
@@ -78,10 +80,18 @@ class Looking:
             if connector.servers in down:
                 return replace(told, problem=down[connector.servers])
         anew = [f"{one.topic} {one.partition}" for one in partitions if one.next > one.high]
-        if anew or read:
-            words = f"made anew: {', '.join(anew)}" if anew else f"not known: {', '.join(read)}"
-            return replace(told, problem=f"topics {words}")
+        for words, names in (("gone", gone), ("made anew", anew), ("not known", list(read))):
+            if names:
+                return replace(told, problem=f"topics {words}: {', '.join(names)}")
         return replace(told, partitions=tuple(partitions))
+
+    def _gone(self, connector: Kafka, mine: Positions) -> list[str]:
+        """Takes what the broker does not have out of `mine`, and names it."""
+        known = self._broker(connector).topics()
+        found = [(t, p) for t, parts in mine.items() for p in parts if p not in known.get(t, ())]
+        for topic, partition in found:
+            del mine[topic][partition]
+        return [f"{topic} {partition}" for topic, partition in found]
 
     def _of_topics(self, connector: Kafka, mine: Positions, now: float) -> Iterator[PartitionLag]:
         broker = self._broker(connector)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connectors.connector import plain_options
 from headrace.errors import DefinitionError
 from headrace.transforms import columns, engines, notes, vectorised
-from headrace.transforms.quarantine import kept_aside
+from headrace.transforms.quarantine import RAW_BYTES, kept_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -29,6 +29,7 @@ _RECORD = "_headrace_record"
 _RAW = "_headrace_raw"
 _DONE = "_headrace_done"
 _READ = "_headrace_read_"  # and the number of the field
+_BYTES = "_headrace_bytes"
 # JSON is what RFC 8259 says; `options=` may loosen that again.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
@@ -82,6 +83,7 @@ class _Opened:
         self.is_vectorised = is_vectorised
         self.raw = F.col(_RAW)  # null where Arrow has read it
         self.text = self.raw.cast("string")
+        self.size = F.col(_BYTES)  # where bad records alone are asked for
 
     def rows(self, df: DataFrame, kept: tuple[str, ...], *, only_bad: bool = False) -> DataFrame:
         """With each record opened once: Spark would parse again for every use of the result, were
@@ -89,12 +91,26 @@ class _Opened:
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType
 
-        df = df.select(*kept, F.col(self.column).alias(_RAW))
+        df = self._cut(df, kept, only_bad=only_bad)
         if self.is_vectorised:
             df = self._vectorised(df, with_fields=not only_bad)
         parsed = self._from_json(ArrayType(self.schema))
-        readable = F.is_valid_utf8(self.text) & (F.octet_length(self.text) <= self.max_bytes)
-        return df.select("*", F.inline(F.array(F.when(readable, parsed))))
+        is_readable = F.is_valid_utf8(self.text)
+        if only_bad:
+            is_readable = is_readable & (self.size <= self.max_bytes)
+        return df.select("*", F.inline(F.array(F.when(is_readable, parsed))))
+
+    def _cut(self, df: DataFrame, kept: tuple[str, ...], *, only_bad: bool) -> DataFrame:
+        """Nothing of a record that is too large, or of a bad one its beginning, before anything
+        else holds it: every operator with a copy of 50 MB fills the heap."""
+        from pyspark.sql import functions as F
+
+        raw, size = F.col(self.column), F.octet_length(self.column)
+        record = F.when(size <= self.max_bytes, raw)
+        if not only_bad:
+            return df.select(*kept, record.alias(_RAW))
+        cut = record.otherwise(F.substring(raw, 1, RAW_BYTES))
+        return df.select(*kept, size.alias(_BYTES), cut.alias(_RAW))
 
     def fields(self) -> list[Column]:
         from pyspark.sql import functions as F
@@ -126,7 +142,7 @@ class _Opened:
         is_json = well_formed[_CORRUPT].isNull() & (F.size(well_formed[_RECORD]) == 1)
         return (
             F.when(self.raw.isNull(), "null")
-            .when(F.octet_length(self.text) > self.max_bytes, "too-large")
+            .when(self.size > self.max_bytes, "too-large")
             .when(~F.is_valid_utf8(self.text), "not-utf8")
             .when(trimmed == "", "empty")
             .when(~F.coalesce(is_json, F.lit(False)), "malformed")

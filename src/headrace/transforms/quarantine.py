@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 OBSERVED = "headrace_quarantine"  # the metric's name in Spark's progress; fields: rows, bad
 RAW_BYTES = 65_536  # of a record that is too large
-SUFFIX = "quarantine"
 
 
 class Examined(Protocol):
@@ -21,7 +20,7 @@ class Examined(Protocol):
     at least of those that are not good."""
 
     raw: Column
-    max_bytes: int
+    size: Column  # of the record, in bytes
 
     def rows(
         self, df: DataFrame, kept: tuple[str, ...], *, only_bad: bool = False
@@ -35,18 +34,13 @@ def kept_aside(df: DataFrame, examined: Examined, rule: str, version: str | None
     from pyspark.sql import functions as F
 
     coordinates = _coordinates(df)
-    df = df.withColumns(coordinates)
     bad = ~examined.is_good()
-    rows = examined.rows(df, tuple(coordinates), only_bad=True).observe(
+    rows = examined.rows(df.withColumns(coordinates), tuple(coordinates), only_bad=True).observe(
         OBSERVED, F.count(F.lit(1)).alias("rows"), F.count_if(bad).alias("bad")
     )
-    raw = examined.raw.cast("binary")
-    size = F.octet_length(raw)
     return rows.where(bad).select(
-        F.when(size > examined.max_bytes, F.substring(raw, 1, RAW_BYTES))
-        .otherwise(raw)
-        .alias("raw"),
-        size.alias("bytes"),
+        examined.raw.cast("binary").alias("raw"),
+        examined.size.alias("bytes"),
         examined.reason().alias("reason"),
         examined.detail().alias("detail"),
         F.lit(rule).alias("rule"),

@@ -28,8 +28,10 @@ ENTRIES = (
         "{before}][ to {now}].",
         why="Either a broker gave an old answer for a moment, or the topic was deleted and made "
         "anew.",
-        fix="It is tried three times more. If the topic was made anew, set a new `checkpoint` for "
-        "the query and choose where to start.",
+        fix="It is tried three times more. `headrace why NAME` says what was found. If the topic "
+        "was made anew, set a new `checkpoint` for the query: it reads the new topic from where "
+        "`starting` says. Or go on at its end: `headrace start NAME --accept-gap`. In a first run "
+        "`starting` is beyond the end: correct it.",
     ),
     Entry(
         22,
@@ -66,9 +68,15 @@ ENTRIES = (
             "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED",
             "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED",
         ),
-        patterns=(r"(?:START|TIMESTAMP)_OFFSET_DOES_NOT_MATCH",),
+        patterns=(
+            r"(?:START|TIMESTAMP)_OFFSET_DOES_NOT_MATCH",
+            r"you must specify all TopicPartitions",
+            r"timestamp based start offsets don't match what are assigned",
+        ),
+        names=(r"Specified: Set\((?P<given>[^)]*)\) Assigned: Set\((?P<there>[^)]*)\)",),
         what="The starting offsets do not name exactly the topic's partitions.",
-        why="{message}",
+        why="They have to name each partition that is read, and no other[; they name {given}][, "
+        "and there are {there}].",
         fix='List every partition in `starting`, or use "earliest" or "latest".',
     ),
     Entry(
@@ -120,23 +128,72 @@ ENTRIES = (
         28,
         "kafka-not-allowed",
         Kind.HUMAN,
-        patterns=(r"\b(?:Topic|Group|Cluster|TransactionalId)AuthorizationException\b",),
+        patterns=(
+            r"\b(?:Topic|Group|Cluster|TransactionalId)AuthorizationException\b",
+            r"\b(?:TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b",
+        ),
         names=(r"topics:? \[?(?P<topic>[\w.-]+)", r"group:? (?P<group>[\w.-]+)"),
         what="This user may not use the Kafka topic or group[: topic {topic}][: group {group}].",
         why="An access rule (ACL) is missing.",
         fix="Grant Describe and Read on the topic (Write for a sink), and on groups that begin "
-        "with `spark-kafka-source` if groups have rules; then `headrace start NAME`.",
+        "with `spark-kafka-source` if groups have rules. A sink with exactly_once needs Write on "
+        "transactional ids and Read on groups that begin with `headrace-`. Then `headrace start "
+        "NAME`.",
+    ),
+    Entry(
+        28,
+        "kafka-transaction-refused",
+        Kind.HUMAN,
+        patterns=(r"\bINVALID_TRANSACTION_TIMEOUT\b",),
+        what="Kafka does not allow a transaction to take so long.",
+        why="The sink asks for 15 minutes a batch, and the broker's transaction.max.timeout.ms is "
+        "lower.",
+        fix='Raise it at the broker, or ask for less: "kafka.transaction.timeout.ms" in the '
+        "sink's options. A batch then has to be written in that time.",
+    ),
+    Entry(
+        28,
+        "kafka-fenced",
+        # A run of Headrace is the only one by its lock: whoever fences it is started elsewhere,
+        # and starting again would fence that one in turn.
+        Kind.HUMAN,
+        patterns=(
+            r"\bKafkaError\{.*(?:_FENCED|PRODUCER_FENCED|INVALID_PRODUCER_EPOCH)",
+            r"\bProducerFencedException\b|\bInvalidProducerEpochException\b",
+        ),
+        what="Kafka takes no more transactions of this run.",
+        why="Another run of the same query writes to the topic, or a batch took longer than its "
+        "transaction may (15 minutes).",
+        fix="Look whether a copy of the pipeline runs elsewhere, and make long batches smaller "
+        "(max_rows); then `headrace start NAME`. Nothing of the batch was committed.",
+    ),
+    Entry(
+        29,
+        "kafka-row-too-large",
+        Kind.DATA,
+        patterns=(r"\bRecordTooLargeException\b", r"\bMSG_SIZE_TOO_LARGE\b"),
+        names=(
+            r"The message is (?P<bytes>\d+) bytes when serialized which is larger than "
+            r"(?:the total memory buffer you have configured with the (?P<buffer>buffer\.memory)"
+            r"|(?P<limit>\d+))",
+        ),
+        what="A row of the output is too large for Kafka[: {bytes} bytes][, and {limit} are "
+        "allowed].",
+        why="The sink's client sends at most max.request.size (1 MB) and holds at most "
+        "buffer.memory (32 MB); the topic takes at most max.message.bytes (1 MB).",
+        fix='Drop or shorten such rows: where("octet_length(value) < 1000000"). Or raise all '
+        'three above the row\'s size: "kafka.max.request.size" and "kafka.buffer.memory" in the '
+        "sink's options, max.message.bytes of the topic.",
     ),
     Entry(
         29,
         "kafka-row-refused",
         Kind.DATA,
         conditions=("KAFKA_NULL_TOPIC_IN_DATA",),
-        patterns=(r"\bRecordTooLargeException\b", r"null topic present in the data"),
-        what="Kafka cannot take a row of the output.",
-        why="The row is larger than the topic allows, or names no topic.",
-        fix="Set `topic` on the sink, drop or shorten such rows, or raise max.request.size of the "
-        "sink and max.message.bytes of the topic.",
+        patterns=(r"null topic present in the data",),
+        what="A row of the output names no topic.",
+        why="The sink has no `topic`, and the row's column topic is null.",
+        fix='Set `topic` on the sink, or drop such rows: where("topic IS NOT NULL").',
     ),
     Entry(
         46,

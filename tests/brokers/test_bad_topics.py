@@ -1,0 +1,145 @@
+"""What Kafka can hold and do that nobody wants: huge and empty records, a topic deleted and made
+anew under a running pipeline. End to end, by one project on a real broker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from brokers.cluster import Cluster
+from brokers.conftest import made, sent
+from e2e import rig
+from headrace.errors import ConnectorError
+from headrace.explore import committed
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+HUGE = 50_000_000
+TOPIC = "bad-input"
+
+PIPELINE = """
+import headrace as hr
+
+
+@hr.view
+def parsed(raw):
+    return hr.parse_json(raw, "id int")
+
+
+@hr.stream(to=hr.parquet("data/kept"), every="500 milliseconds")
+def kept(parsed):
+    return parsed
+"""
+SETTINGS = """
+[restart]
+retries = 0
+[sources.raw]
+kind = "kafka"
+servers = "{servers}"
+subscribe = "{topic}"
+starting = "earliest"
+[pipelines.flow.queries."parsed.quarantine"]
+every = "500 milliseconds"
+[spark]
+"spark.master" = "local[2]"
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, broker: Cluster) -> Iterator[rig.Project]:
+    folder = tmp_path_factory.mktemp("bad-topics")
+    new_topic(broker)
+    (folder / "flow.py").write_text(PIPELINE)
+    (folder / "headrace.toml").write_text(SETTINGS.format(servers=broker.servers(), topic=TOPIC))
+    found = rig.Project(folder)
+    yield found
+    with contextlib.suppress(AssertionError):
+        found.headrace("down")
+
+
+def new_topic(broker: Cluster) -> None:
+    made(broker, 1, TOPIC, max_message_bytes=str(HUGE + 1_000_000))
+
+
+def state(project: rig.Project) -> str:
+    return str(project.status("flow").get("state"))
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    try:
+        files = committed.files(folder)
+    except ConnectorError:
+        return []
+    return [row for one in files for row in pq.read_table(one.path).to_pylist()]
+
+
+def kept(project: rig.Project) -> list[int]:
+    return sorted(row["id"] for row in rows(project.folder / "data" / "kept"))
+
+
+def aside(project: rig.Project) -> list[dict[str, Any]]:
+    found = rows(project.folder / "quarantine" / "flow" / "parsed")
+    return sorted(found, key=lambda row: row["offset"])
+
+
+def test_huge_records_tombstones_and_bare_headers_are_set_aside(
+    project: rig.Project, broker: Cluster
+) -> None:
+    project.headrace("up")
+    huge = b'{"id": 7, "text": "' + b"x" * HUGE + b'"}'
+    limit = {"message.max.bytes": HUGE + 1_000_000}
+    sent(
+        broker, TOPIC, '{"id": 1}', {"value": huge}, {"key": "gone", "value": None},
+        {"key": None, "value": None, "headers": [("trace", b"abc")]}, '{"id": 2}', settings=limit,
+    )  # fmt: skip
+
+    rig.eventually("what is good is kept", lambda: kept(project) == [1, 2], 90)
+
+    found = rig.eventually("what is not is set aside", lambda: aside(project), 60)
+    assert [(one["reason"], one["bytes"]) for one in found] == [
+        ("too-large", len(huge)),
+        ("null", None),
+        ("null", None),
+    ]
+    assert len(found[0]["raw"]) < 100_000, "its beginning is enough to know it by"
+    assert state(project) == "running"
+
+
+def test_a_topic_deleted_and_made_anew_stops_it_and_is_told(
+    project: rig.Project, broker: Cluster
+) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    admin.delete_topics([TOPIC])[TOPIC].result(30)
+    rig.eventually("it needs attention", lambda: state(project) == "needs-attention", 60)
+    gone = f"gone: kept: {TOPIC}, partition 0 does not exist any more (it stood at 5)"
+    assert gone in project.headrace("why", "flow")
+    rig.eventually("the lag says so", lambda: lag_problem(project) == f"topics gone: {TOPIC} 0", 30)
+    told = project.headrace("start", "flow", "--accept-gap", "--yes", code=3)
+    assert f"There is no topic {TOPIC} to go on with." in told
+
+    new_topic(broker)
+    sent(broker, TOPIC, '{"id": 11}')
+    project.headrace("start", "flow")
+    words = "A Kafka topic's end moved backwards"
+    rig.eventually("it is told", lambda: words in project.headrace("why", "flow"), 90, every_s=1)
+    why = project.headrace("why", "flow")
+    assert state(project) == "needs-attention"
+    anew = f"kept: {TOPIC}, partition 0 was made anew: it stood at 5, now it ends at 1"
+    left_out = "what is in it now is left out, too: 1 records"
+    assert f"gone: {anew}; {left_out}" in why
+
+    assert anew in project.headrace("start", "flow", "--accept-gap", "--yes")
+    rig.eventually("it runs", lambda: state(project) == "running", 60)
+    sent(broker, TOPIC, '{"id": 12}')
+    rig.eventually("it goes on", lambda: kept(project) == [1, 2, 12], 60)
+
+
+def lag_problem(project: rig.Project) -> str | None:
+    found = json.loads(project.headrace("lag", "flow", "--json"))["queries"]
+    return found[0]["problem"] if found else None
