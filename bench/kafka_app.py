@@ -20,7 +20,7 @@ from typing import Any
 
 from bench import machine, topic, tree
 from bench.figures import per_cpu_second
-from bench.sides import LOGS, Running, bare, kept_up, runs_of
+from bench.sides import LOGS, Running, bare, going_up, runs_of
 from headrace import config
 from headrace.checkpoints import positions
 from headrace.connectors import jars
@@ -31,7 +31,6 @@ from headrace.demo.places import KAFKA, PIPELINE, DemoPlaces
 from headrace.model.places import Places
 
 RECORDS = 1_000_000
-MAX_ROWS = 200_000
 DRAIN_S = 900.0
 SILENCE_S = 240.0
 SETTLE_S = 3.0
@@ -64,8 +63,9 @@ class Side:
     """One that runs: `pending` says what is not there yet, `silent` how many silences are."""
 
     running: Running
+    begin: float
     checkpoints: Path
-    spent: dict[str, float]  # CPU seconds before the root was there
+    used: Callable[[], dict[str, float]]  # CPU seconds by role, from the very start
     pending: Callable[[], list[str]]
     silent: Callable[[], int]
 
@@ -109,19 +109,18 @@ def _side(folder: Path, side: str, given: Given, is_first: bool) -> dict[str, An
 
 
 def _drained(one: Side, records: int) -> dict[str, Any]:
-    begin = time.monotonic()
     start: dict[str, float] = {}
 
     def pending() -> list[str]:
         if not start and any(one.checkpoints.glob("**/offsets/0")):
-            start["cpu_s"] = sum(_used(one).values())
+            start["cpu_s"] = sum(one.used().values())
         return one.pending()
 
     try:
         topic.await_all(pending, one.running.require_alive, DRAIN_S)
     except TimeoutError as exc:
         raise TimeoutError(f"{exc}\n{one.running.logs()}") from exc
-    used, seconds = _used(one), time.monotonic() - begin
+    used, seconds = one.used(), time.monotonic() - one.begin
     return {
         "rows": records,
         "seconds": round(seconds, 2),
@@ -132,10 +131,6 @@ def _drained(one: Side, records: int) -> dict[str, Any]:
     }
 
 
-def _used(one: Side) -> dict[str, float]:
-    return {**one.spent, **tree.cpu_s(one.running.root)}
-
-
 Opened = tuple[Side, Callable[[], dict[str, Any]]]
 
 
@@ -143,15 +138,14 @@ Opened = tuple[Side, Callable[[], dict[str, Any]]]
 def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
     beats, alerts = f"beats-{folder.name}", f"alerts-{folder.name}"
     given.topics.create(beats, alerts)
-    limited = f'starting = "earliest"\nmax_rows = {MAX_ROWS}'
     names = {'"clusterHeartbeats"': f'"{beats}"', '"headraceAlerts"': f'"{alerts}"'}
-    changes = {**names, 'starting = "earliest"': limited}
-    home = topic.project(folder, given.topics.port, changes)
+    home = topic.project(folder, given.topics.port, names)
     settings = config.load(home, KAFKA)
     demo = DemoPlaces(home, f"data/{KAFKA}")
     with closing(topics.OnTopics(settings, demo, topic.RATE)) as medium:
 
         def pending() -> list[str]:
+            _require_one_run(home)
             opened = outputs.alerts_of(Places(settings.state))
             return [
                 *medium.pending(),
@@ -166,14 +160,25 @@ def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
             return sum(a.query == "silent" for a in outputs.alerts_of(Places(settings.state)))
 
         def check() -> dict[str, Any]:
-            if len(runs := runs_of(home, PIPELINE)) != 1:
-                raise AssertionError(f"it was restarted while it was measured: {runs}")
+            _require_one_run(home)
             return judged(given.want, medium.found())
 
-        before = _waited_for()
-        with kept_up(home, PIPELINE, "history", KAFKA) as running:
-            spent = {"up": _waited_for() - before}
-            yield Side(running, home / "checkpoints", spent, pending, silent), check
+        begin, before = time.monotonic(), _waited_for()
+        with going_up(home, PIPELINE, "history", KAFKA) as (up, running):
+
+            def used() -> dict[str, float]:
+                """Until `headrace up` ends, the supervisor is below it."""
+                if up.poll() is None:
+                    return tree.cpu_s(up.pid)
+                return {"up": _waited_for() - before, **tree.cpu_s(running.root)}
+
+            yield Side(running, begin, home / "checkpoints", used, pending, silent), check
+
+
+def _require_one_run(home: Path) -> None:
+    if len(runs := runs_of(home, PIPELINE)) != 1:
+        said = tree.tail(home / ".headrace" / "supervisor.log")
+        raise AssertionError(f"it was restarted while it was measured: {len(runs)} runs\n{said}")
 
 
 def _waited_for() -> float:
@@ -209,9 +214,10 @@ def _naive(folder: Path, given: Given) -> Iterator[Opened]:
         )
         return judged_leniently(given.want, found, given.records)
 
-    settings = jars.settings({"kafka"}, {})
+    begin, settings = time.monotonic(), jars.settings({"kafka"}, {})
     with bare(folder, "metrics.py", arguments, settings, LOGS) as running:
-        yield Side(running, checkpoints, {}, pending, silent), check
+        used = lambda: tree.cpu_s(running.root)  # noqa: E731
+        yield Side(running, begin, checkpoints, used, pending, silent), check
 
 
 def judged(want: Expected, found: Found) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bench import tree
 from bench.feed import Feed
+from headrace import config
 from headrace.driver import classes, session
 
 HERE = Path(__file__).parent
@@ -107,22 +108,48 @@ def kept_up(home: Path, pipeline: str, query: str, profile: str = "dev") -> Iter
     """One pipeline of a project, and one query of it to look at."""
     try:
         headrace(home, "--profile", profile, "up", pipeline)
-        pid = json.loads((home / ".headrace" / "supervisor.json").read_text())["pid"]
-        run = newest_run(home, pipeline)
-        yield Running(
-            root=int(pid),
-            checkpoint=checkpoint_of(home, pipeline, query),
-            output=home / "data" / query,
-            settings=run / "conf" / "spark-defaults.conf",
-            logs=lambda: _logs(home, pipeline),
-        )
+        yield _running(home, pipeline, query, profile)
         headrace(home, "down")
     finally:
         tree.end_all()
 
 
-def checkpoint_of(home: Path, pipeline: str = PIPELINE, query: str = QUERY) -> Path:
-    return home / "checkpoints" / pipeline / query / "v1"
+@contextlib.contextmanager
+def going_up(
+    home: Path, pipeline: str, query: str, profile: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Running]]:
+    """The same, from the moment that there is a run: `headrace up` itself still waits for it."""
+    with (home / "up.log").open("wb") as out:
+        up = subprocess.Popen(
+            command(home, "--profile", profile, "up", pipeline),
+            env=tree.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        yield up, _running(home, pipeline, query, profile)
+        if up.wait(STOP_S) != 0:
+            raise RuntimeError(f"headrace up: exit {up.returncode}\n{tree.tail(home / 'up.log')}")
+        headrace(home, "down")
+    finally:
+        tree.end_all()
+
+
+def _running(home: Path, pipeline: str, query: str, profile: str) -> Running:
+    run = newest_run(home, pipeline)
+    pid = json.loads((home / ".headrace" / "supervisor.json").read_text())["pid"]
+    return Running(
+        root=int(pid),
+        checkpoint=Path(config.load(home, profile).checkpoint(pipeline, query)),
+        output=home / "data" / query,
+        settings=run / "conf" / "spark-defaults.conf",
+        logs=lambda: _logs(home, pipeline),
+    )
+
+
+def checkpoint_of(home: Path) -> Path:
+    return home / "checkpoints" / PIPELINE / QUERY / "v1"
 
 
 def newest_run(home: Path, pipeline: str = PIPELINE) -> Path:

@@ -39,7 +39,7 @@ class Topics:
     port: int
 
     def create(self, *names: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self.servers})
+        admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
         wish = [NewTopic(name, 1, 1, config=CONFIG) for name in names]
         for done in admin.create_topics(wish).values():
             done.result(ASK_S)
