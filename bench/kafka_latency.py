@@ -22,7 +22,7 @@ from typing import Any
 from bench import machine, topic
 from bench.sides import LOGS, Running, bare, kept_up, runs_of
 from headrace.connectors import jars
-from headrace.connectors.kafkabroker import Record
+from headrace.connectors.kafkafollow import Record
 from headrace.demo import latency, lines
 from headrace.demo.folder import files as demo_files
 from headrace.explore import committed

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.cli import broker
 from headrace.connectors.kafka import kafka
-from headrace.connectors.kafkabroker import Broker, Record
+from headrace.connectors.kafkafollow import Following, Record
 from headrace.demo import folder as demo_folder
 from headrace.demo import lines
 from headrace.model.places import Places
@@ -81,8 +81,8 @@ class Topics:
                 yield from found
                 left -= len(found)
 
-    def _asking(self, name: str) -> Broker:
-        return Broker(kafka(self.servers, subscribe=[name]), ASK_S)
+    def _asking(self, name: str) -> Following:
+        return Following(kafka(self.servers, subscribe=[name]), ASK_S)
 
 
 @contextlib.contextmanager

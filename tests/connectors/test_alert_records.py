@@ -11,7 +11,7 @@ import pytest
 from headrace import config
 from headrace.config import Settings
 from headrace.connectors import alerttopic
-from headrace.connectors.kafkabroker import Record
+from headrace.connectors.kafkafollow import Record
 from headrace.errors import ConnectorError
 from headrace.model.alerts import TopicRow
 

@@ -20,7 +20,7 @@ from headrace.connectors import alertlines
 from headrace.connectors.connector import Connector
 from headrace.connectors.fields import fitted
 from headrace.connectors.kafka import Kafka, kafka
-from headrace.connectors.kafkabroker import Record
+from headrace.connectors.kafkafollow import Record
 from headrace.model.alerts import AlertRow, TopicRow
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace.connectors import kafkaoffsets
 from headrace.errors import ConnectorError, Error, SetupError
@@ -37,14 +37,6 @@ class Ends:
         return self.high - self.low
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    partition: int
-    offset: int
-    at: float  # seconds
-    value: bytes
-
-
 class Broker:
     """A connection; a context manager. `servers` is for messages only."""
 
@@ -63,7 +55,7 @@ class Broker:
         }
         self._consumer = begun(confluent().Consumer, connector, settings)
 
-    def __enter__(self) -> Broker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -155,44 +147,6 @@ class Broker:
             raise self._failed(message.error())
         kind, at = message.timestamp()
         return at / 1000 if kind != kafka.TIMESTAMP_NOT_AVAILABLE else None
-
-    def identity(self, topic: str) -> str:
-        """One made anew under the same name is another one."""
-        kafka = confluent()
-        asked = self._admin().describe_topics(
-            kafka.TopicCollection([topic]), request_timeout=self._within_s
-        )
-        id_ = self._asked(asked[topic].result).topic_id
-        bits = (id_.get_most_significant_bits(), id_.get_least_significant_bits())
-        return f"{topic} {bits[0]:x}-{bits[1]:x}"  # an old broker gives none
-
-    def partitions(self, topic: str) -> list[int]:
-        """Of this one alone; raises if it is not there."""
-        found = self._asked(lambda: self._consumer.list_topics(topic, timeout=self._within_s))
-        one = found.topics.get(topic)
-        if one is None or one.error is not None or not one.partitions:
-            raise self._missing(topic, self.topics())
-        return sorted(one.partitions)
-
-    def follow(self, topic: str, starts: Mapping[int, int]) -> None:
-        """From here on `next` gives the records of these partitions, from these places on."""
-        kafka = confluent()
-        wish = [kafka.TopicPartition(topic, number, at) for number, at in starts.items()]
-        self._asked(lambda: self._consumer.assign(wish))
-
-    def next(self, within_s: float, most: int = 500) -> list[Record]:
-        """The records that are there, at once; [] if none comes within this time."""
-        first = self._asked(lambda: self._consumer.poll(within_s))
-        if first is None:
-            return []
-        more = self._asked(lambda: self._consumer.consume(most - 1, 0))
-        found = []
-        for one in (first, *more):
-            if one.error() is not None:
-                raise self._failed(one.error())
-            at = one.timestamp()[1] / 1000
-            found.append(Record(one.partition(), one.offset(), at, one.value() or b""))
-        return found
 
     def newest(self, topic: str) -> float | None:
         """When its newest record was written; None: it has none. An old broker cannot say."""

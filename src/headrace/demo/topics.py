@@ -16,7 +16,7 @@ from headrace.checkpoints import positions
 from headrace.config import Settings
 from headrace.connectors import kinds
 from headrace.connectors.kafka import Kafka, kafka
-from headrace.connectors.kafkabroker import Broker, Record
+from headrace.connectors.kafkafollow import Following, Record
 from headrace.demo import latency, outputs, reach
 from headrace.demo.count import Found
 from headrace.demo.latency import Beat, Latency
@@ -97,8 +97,8 @@ class OnTopics:
         self._ends: dict[str, dict[int, int]] = {}
 
     @cached_property
-    def _broker(self) -> Broker:
-        return Broker(kafka(self.topics.servers, subscribe=[self.topics.logs]), ASK_S)
+    def _broker(self) -> Following:
+        return Following(kafka(self.topics.servers, subscribe=[self.topics.logs]), ASK_S)
 
     at_least_once: Collection[str] = ("heartbeats",)
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from headrace.connectors import alerttopic
 from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import Broker, Ends, Record
+from headrace.connectors.kafkabroker import Ends
+from headrace.connectors.kafkafollow import Following, Record
 from headrace.errors import Error
 from headrace.model.alerts import TopicRow
 from headrace.model.places import Places
@@ -71,7 +72,7 @@ class Taker:
 
     def _take(self) -> None:
         """Until something has to be opened anew: the store, or the topic."""
-        with Broker(self._topic) as broker:
+        with Following(self._topic) as broker:
             topic = broker.identity(self._name)
             ends = broker.ends({self._name: broker.partitions(self._name)})
             with closing(db.open_alerts(self._places.alerts)) as conn:
@@ -84,7 +85,9 @@ class Taker:
                 broker.follow(self._name, starts)
                 self._follow(conn, broker, topic, dict(starts))
 
-    def _follow(self, conn: db.Store, broker: Broker, topic: str, places: dict[int, int]) -> None:
+    def _follow(
+        self, conn: db.Store, broker: Following, topic: str, places: dict[int, int]
+    ) -> None:
         goal, due = None, 0.0
         while not self._over.is_set():
             if goal is None and time.monotonic() >= due:
@@ -100,7 +103,7 @@ class Taker:
                 self._put(conn, topic, records)
                 places |= {one.partition: one.offset + 1 for one in records}
 
-    def _goal(self, broker: Broker) -> Goal:
+    def _goal(self, broker: Following) -> Goal:
         at = time.time()
         ends = broker.ends({self._name: broker.partitions(self._name)})
         return Goal(at, {partition: end.high for (_, partition), end in ends.items()})
