@@ -140,6 +140,18 @@ def test_rows_of_several_topics_are_one_transaction(
         sink(None).take(rows.selectExpr("CAST(NULL AS STRING) AS topic", "value"), 2)
 
 
+def test_many_tasks_and_chunks_are_sent_whole(
+    spark: Any, broker: Cluster, topic: str, sink: Sinks
+) -> None:
+    rows = spark.range(0, 50_000, numPartitions=40).selectExpr("CAST(id AS STRING) AS value")
+    large = spark.range(50_000, 75_000, numPartitions=1).selectExpr("CAST(id AS STRING) AS value")
+
+    sink(topic).take(rows.union(large), 0)
+
+    found = committed(broker, topic, 75_000)
+    assert sorted(map(int, found)) == list(range(75_000))
+
+
 def test_a_record_is_as_the_ordinary_sink_writes_it(
     spark: Any, broker: Cluster, sink: Sinks
 ) -> None:

@@ -112,12 +112,13 @@ class Transactions:
         if not id_:
             raise ConnectorError("Spark does not say which query the batch is of.")
         self._group = f"headrace-{id_}"
-        self._producer = self._made()
+        producer = self._made()
         self._reader = self._knows()
         # Only after this, which ends a transaction that the last run has left open, is the
         # position sure.
-        self._producer.init_transactions(INIT_S)
+        producer.init_transactions(INIT_S)
         self._committed = self._last_committed()
+        self._producer = producer
 
     def _made(self) -> Any:
         kafka = kafkabroker.confluent()
@@ -246,8 +247,8 @@ def _records(frame: DataFrame, topic: str | None) -> Iterator[Record]:
 
 
 def _arrow(frame: DataFrame) -> Iterator[pa.RecordBatch]:
-    """The rows of a batch, task by task. PySpark itself has this for plain rows only, which cost
-    several times as much. Ends early only by an error: the last task is marked as the last."""
+    """The rows of a batch, task by task: PySpark itself has this for plain rows only. Ends early
+    only by an error: the last task is marked as the last."""
     import pyarrow as pa
     from pyspark.serializers import NoOpSerializer
     from pyspark.sql.pandas.types import to_arrow_schema
