@@ -161,7 +161,8 @@ def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
 
         def check() -> dict[str, Any]:
             _require_one_run(home)
-            return judged(given.want, medium.found())
+            with closing(topics.OnTopics(settings, demo, topic.RATE)) as anew:
+                return judged(given.want, anew.found())
 
         begin, before = time.monotonic(), _waited_for()
         with going_up(home, PIPELINE, "history", KAFKA) as (up, running):

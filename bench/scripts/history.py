@@ -1,16 +1,18 @@
-"""The history alone as a bare PySpark script: drains a topic and ends.
+"""The history alone as a bare PySpark script: drains a topic and ends by itself.
 
 history.py SERVERS TOPIC CUSTOMERS OUTPUT CHECKPOINT MAX_ROWS
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from pyspark.sql import SparkSession
 from shape import CUSTOMER, dated, opened
 
 servers, topic, customers, output, checkpoint, max_rows = sys.argv[1:]
+signal.signal(signal.SIGTERM, lambda *_: None)  # who has seen the last commit asks for the end
 
 spark = SparkSession.builder.getOrCreate()
 known = spark.read.option("header", True).schema(CUSTOMER).csv(customers)
