@@ -78,6 +78,24 @@ def problems(spark: Any, frame: Any) -> list[str]:
     return [one.what for one in found]
 
 
+def test_a_limit_on_the_rows_of_a_batch_is_refused_by_us_as_by_spark(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path
+) -> None:
+    limited = kafka(broker.servers(), subscribe=topic, max_rows=10)
+    found = checks.real_time_problems(
+        GraphNode("q", "query", "p.py:1"), [], [], is_twice=False, batch_s=60,
+        limited=["raw"] if limited.limits_batches else [],
+    )  # fmt: skip
+
+    assert [one.what for one in found] == [
+        "'q' cannot run in real time: raw limits the rows of a batch (max_rows, min_rows)."
+    ]
+    frame = _text(limited.read(spark))
+    query = begun(spark, broker, frame, topic, tmp_path)
+    with pytest.raises(Exception, match="maxOffsetsPerTrigger"):
+        query.awaitTermination(60)
+
+
 def begun(spark: Any, broker: Cluster, frame: Any, to: str, folder: Path) -> Any:
     trigger = real_time("5 seconds")
     writer = kafka(broker.servers(), topic=to).attach(

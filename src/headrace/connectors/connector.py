@@ -32,6 +32,7 @@ class Connector:
     can_read_back: ClassVar[bool] = False  # a stream's committed output can be read as a stream
     can_real_time: ClassVar[bool] = False
     is_broker: ClassVar[bool] = False  # there may be much of it: worth a Python worker
+    limits_batches: ClassVar[bool] = False  # as a source: how much one batch may read
     is_replayable: ClassVar[bool] = False  # the same rows can be had again after a restart
     needs_checkpoint: ClassVar[bool] = True  # as a sink: without one, a restart loses rows silently
     keeps_checkpoint: ClassVar[bool] = True  # as a sink: a restart may resume from one

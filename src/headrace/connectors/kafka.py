@@ -102,6 +102,10 @@ class Kafka(Connector):
         return "after a failure a batch is sent again"
 
     @property
+    def limits_batches(self) -> bool:  # type: ignore[override]
+        return bool(self._limits())
+
+    @property
     def can_read_back(self) -> bool:  # type: ignore[override]
         return self.topic is not None
 

@@ -159,9 +159,14 @@ def real_time_problems(
     *,
     is_twice: bool,
     batch_s: float,
+    limited: Sequence[str] = (),
 ) -> list[DefinitionError]:
-    """Of a query whose source and sink could. `operators` are those that Spark's list refuses."""
+    """Of a query whose source and sink could. `operators` are those that Spark's list refuses,
+    `limited` are sources that limit how much a batch reads."""
     found = []
+    for name in limited:
+        why = f"{name} limits the rows of a batch (max_rows, min_rows)"
+        found.append((why, "Remove the limit: rows are read as they come"))
     if remembers:
         found.append((f"it remembers rows ({', '.join(remembers)})", "Count in another query"))
     for name in operators:

@@ -127,6 +127,7 @@ def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -
             [operator.name for operator in remembered],
             is_twice=realtime.twice(analyse.sources(frame)),
             batch_s=trigger.batch_s,
+            limited=[name for name, one in sources.items() if one and one.limits_batches],
         )
     problems += [
         refused
