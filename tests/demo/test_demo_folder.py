@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,14 @@ def test_settings_that_name_no_topic_are_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
         topics.topics_of(config.load(places.folder))
     assert told.value.code == "demo-topics"
+
+
+def test_a_broker_that_does_not_answer_is_no_sign_that_all_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "ASK_S", 0.3)
+    places, _, _ = folder.prepare(tmp_path, "kafka", 1)  # nobody listens there
+
+    with closing(topics.OnTopics(config.load(places.folder, "kafka"), places, 100)) as medium:
+        assert medium.pending() == ["127.0.0.1:1 does not answer."]
+        assert medium.behind() == 0

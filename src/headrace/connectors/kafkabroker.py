@@ -282,7 +282,7 @@ def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
         return ConnectorError(
             f"A topic or partition is not there any more on {servers}.",
             why=words,
-            fix="Look whether somebody deleted it; one made anew is read from its beginning.",
+            fix="Look whether somebody deleted it, or make it again.",
             slug="kafka-no-topic",
         )
     if code == known._AUTO_OFFSET_RESET:

@@ -6,6 +6,7 @@ Invariant: the topic itself says what went in, so that a generator may be killed
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,7 +88,10 @@ def create(topics: Topics) -> None:
 
 
 class OnTopics:
-    """Owns one connection; a broker that does not answer leaves the last that was known."""
+    """Owns one connection. While a broker does not answer, the view shows what was known last;
+    whether all was read is not judged by that."""
+
+    at_least_once: Collection[str] = ("heartbeats",)
 
     def __init__(self, settings: Settings, demo: DemoPlaces, rate: int) -> None:
         self.topics = topics_of(settings)
@@ -99,8 +103,6 @@ class OnTopics:
     @cached_property
     def _broker(self) -> Following:
         return Following(kafka(self.topics.servers, subscribe=[self.topics.logs]), ASK_S)
-
-    at_least_once: Collection[str] = ("heartbeats",)
 
     def generator_args(self) -> list[str]:
         return ["--servers", self.topics.servers, "--topic", self.topics.logs]
@@ -117,7 +119,10 @@ class OnTopics:
         return outputs.found(self._settings, self._demo, beats)
 
     def pending(self) -> list[str]:
-        ends = self._asked(self.topics.logs)
+        try:
+            ends = self._high(self.topics.logs)
+        except Error as exc:
+            return [exc.what]
         found = [self._unread(query, self.topics.logs, ends) for query in FROM_INPUT]
         found.append(reach.unread_history(self._settings, self._demo))
         return [words for words in found if words]
@@ -190,12 +195,13 @@ class OnTopics:
             left -= len(found)
 
     def _asked(self, topic: str) -> dict[int, int]:
-        try:
-            found = self._broker.ends({topic: [0]})
-            self._ends[topic] = {partition: end.high for (_, partition), end in found.items()}
-        except Error:
-            pass  # it is started again, or the pipeline says what is wrong
+        with contextlib.suppress(Error):  # the pipeline says what is wrong
+            self._ends[topic] = self._high(topic)
         return self._ends.get(topic, {})
+
+    def _high(self, topic: str) -> dict[int, int]:
+        found = self._broker.ends({topic: [0]})
+        return {partition: end.high for (_, partition), end in found.items()}
 
     def _left(self, query: str, topic: str, ends: Mapping[int, int]) -> int:
         read = (positions.of(self._settings.checkpoint(PIPELINE, query)) or {}).get(topic, {})
