@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from headrace.driver import session
 
 RUN = Path("/state/runs/r1")
+
+
+PYSPARK = Path(str(importlib.util.find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
 
 
 def test_the_user_s_own_settings_win_over_our_defaults() -> None:
@@ -49,3 +58,49 @@ def test_every_default_says_why_and_stands_once() -> None:
 
     assert all(d.why for d in session.DEFAULTS)
     assert len(keys) == len(set(keys))
+
+
+def test_a_python_worker_imports_the_pyspark_that_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, said = started_by(monkeypatch, tmp_path)
+
+    assert found.stat().st_mode & 0o777 == 0o700
+    assert said == [str(PYSPARK / "__init__.py"), sys.executable, "/of/the/user"]
+
+
+def test_a_spark_of_the_user_s_own_keeps_its_own_pyspark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+
+    found, said = started_by(monkeypatch, tmp_path)
+
+    assert found == Path(sys.executable)
+    assert said[0] == str(PYSPARK / "python/lib/pyspark.zip/pyspark/__init__.py")
+
+
+def test_on_a_disk_from_which_nothing_is_run_python_is_started_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session.os, "access", lambda path, mode: False)
+
+    assert started_by(monkeypatch, tmp_path)[0] == Path(sys.executable)
+
+
+def started_by(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[Path, list[str]]:
+    """What workers are started with, and what one imports when Spark starts it."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_IP",
+                 "PYTHONPATH", "LOG4J_CONFIGURATION_FILE"):  # fmt: skip
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that they are put back
+    session.prepare_environment(folder, (), is_local=True)
+    found = os.environ["PYSPARK_PYTHON"]
+    zips = [*(PYSPARK / "python" / "lib").glob("pyspark.zip")]
+    zips += (PYSPARK / "python" / "lib").glob("py4j-*-src.zip")
+    code = "import sys, pyspark; print(pyspark.__file__, sys.executable, sys.path[1], sep='\\n')"
+    path = os.pathsep.join(map(str, (*zips, "/of/the/user")))
+    done = subprocess.run(
+        [found, "-c", code], env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return Path(found), done.stdout.splitlines()

@@ -7,6 +7,7 @@ SPARK_CONF_DIR: a folder on the class path keeps a JVM from using classes kept r
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import sys
@@ -112,6 +113,13 @@ logger.kafka.filter.burst.rate = 0.1
 logger.kafka.filter.burst.maxBurst = 20
 """
 
+QUICK_PYTHON = """#!/bin/sh
+PYTHONPATH=${{PYTHONPATH#*/python/lib/pyspark.zip:}}
+PYTHONPATH=${{PYTHONPATH#*/python/lib/py4j-*-src.zip:}}
+export PYTHONPATH
+exec {python} "$@"
+"""
+
 
 def settings_of(
     pipeline: str,
@@ -148,6 +156,20 @@ def write_conf(folder: Path, settings: Mapping[str, str]) -> None:
         path.write_text(text + "\n", encoding="utf-8")
 
 
+def _quick_python(folder: Path) -> Path:
+    """What starts a Python worker. Spark puts its own zip of PySpark first into PYTHONPATH, and
+    Python compiles what it imports from there in every worker anew: five times the work of the
+    installed one, which is the same. A worker that is late fails its query."""
+    python, script = Path(sys.executable), folder / "python"
+    spec, home = importlib.util.find_spec("pyspark"), os.environ.get("SPARK_HOME")
+    installed = Path(spec.origin).parent if spec and spec.origin else None
+    if installed is None or (home and Path(home).resolve() != installed.resolve()):
+        return python  # somebody's own Spark: its zip may be another version
+    script.touch(mode=0o700)
+    script.write_text(QUICK_PYTHON.format(python=shlex.quote(str(python))))
+    return script if os.access(script, os.X_OK) else python  # nothing is run from some disks
+
+
 def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
@@ -160,6 +182,7 @@ def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local
     os.environ["LOG4J_CONFIGURATION_FILE"] = (folder / "log4j2.properties").absolute().as_uri()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local:
+        os.environ["PYSPARK_PYTHON"] = str(_quick_python(folder))
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     kept = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, python_path), *kept])
