@@ -12,7 +12,7 @@ from functools import partial
 
 from headrace.cli.definitions import Worst
 from headrace.config import Settings
-from headrace.connectors import kinds
+from headrace.connectors import kafkabroker, kinds
 from headrace.errors import Error
 from headrace.model.pipeline import Definition, Node
 from headrace.project import outlets
@@ -65,4 +65,5 @@ def _of_project(settings: Settings) -> Iterator[Asked]:
     for one in outlets.listed(settings):
         made = one.made(settings)
         if made is not None:
-            yield Asked(one.setting, made.kind, one.place, made.reached)
+            ask = partial(kafkabroker.reached, made, one.wanted)
+            yield Asked(one.setting, made.kind, one.place, ask)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka
 
 WITHIN_S = 10.0
+READ, WRITE = "READ", "WRITE"  # as the broker calls what a login may do
+_DONE = {READ: "read", WRITE: "written"}
 QUIET = logging.Logger("librdkafka")  # what it says comes back as errors; its own words twice
 QUIET.addHandler(logging.NullHandler())
 
@@ -97,8 +99,8 @@ class Broker:
             return {name: list(parts) for name, parts in one.assign.items()}
         return {name: known[name] for name in names}
 
-    def writable(self) -> str:
-        """What a sink would write to, in words; raises if this login may not."""
+    def usable(self, *wanted: str) -> str:
+        """What a sink would write to, in words; raises if this login may not do all of it."""
         if self._connector.topic is None:
             return f"{len(self.topics())} topics; rows say which"
         (partitions,) = self.wanted().values()
@@ -110,15 +112,17 @@ class Broker:
             request_timeout=self._within_s,
         )
         allowed = self._asked(asked[topic].result).authorized_operations
-        if allowed is not None and not {"WRITE", "ALL"} & {one.name for one in allowed}:
+        may = {one.name for one in allowed or ()}
+        missing = [one for one in wanted if one not in may]
+        if allowed is not None and "ALL" not in may and missing:
             raise explained(
                 self.servers,
                 kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
-                f"it may {', '.join(sorted(one.name for one in allowed)).lower()} {topic}, not "
-                "write to it",
+                f"it may {', '.join(sorted(may)).lower()} {topic}, not {missing[0].lower()} it",
                 self._connector,
             )
-        return f"{topic}: {counted(len(partitions))}, may be written"
+        done = " and ".join(_DONE[one] for one in wanted)
+        return f"{topic}: {counted(len(partitions))}, may be {done}"
 
     def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], Ends]:
         """By topic and partition."""
@@ -226,11 +230,12 @@ def cause(said: Iterable[Any], error: Any) -> Any:
     return next((one for kind in order for one in told if one.code() == kind), error)
 
 
-def reached(connector: Kafka) -> str:
-    """What the connector reads or writes, in words, after really looking; raises what is wrong."""
+def reached(connector: Kafka, wanted: Sequence[str] = (WRITE,)) -> str:
+    """What the connector reads or writes, in words, after really looking; raises what is wrong.
+    `wanted` is what a sink's topic is for."""
     with Broker(connector) as broker:
         if not connector.is_source:
-            return broker.writable()
+            return broker.usable(*wanted)
         found = broker.wanted()
         ends = broker.ends(found)
         at = {place: (one.low, one.high) for place, one in ends.items()}

@@ -4,13 +4,13 @@ connector, so that `check --connect` can ask it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.config import Settings
 from headrace.connectors import alerttopic, kinds
-from headrace.connectors.connector import Connector
 from headrace.connectors.kafka import Kafka
+from headrace.connectors.kafkabroker import READ, WRITE
 from headrace.errors import Error, together
 
 METRICS_TOPIC = "headraceMetrics"
@@ -22,14 +22,16 @@ class Outlet:
 
     setting: str
     place: str
-    made: Callable[[Settings], Connector | None]
+    made: Callable[[Settings], Kafka | None]
+    wanted: Sequence[str] = (WRITE,)
 
 
 def listed(settings: Settings) -> list[Outlet]:
     """Those that are asked for."""
     found = []
     if settings.alerts:
-        found.append(Outlet("alerts", settings.place("alerts"), alerttopic.topic_of))
+        both = (READ, WRITE)  # the relay reads what pipelines write
+        found.append(Outlet("alerts", settings.place("alerts"), alerttopic.topic_of, both))
     if "kafka" in settings.metrics:
         found.append(Outlet("metrics.kafka", settings.place("metrics", "kafka"), metrics))
     return found
