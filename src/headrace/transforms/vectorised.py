@@ -22,7 +22,7 @@ SHORT_BYTES = 900  # in a shorter one they cannot
 ODD_SHARE = 0.02  # of a block: each costs a look, and beyond this Spark is as quick
 _DEEP = 500
 _DAY = "[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_MOMENT = _DAY + r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?Z"
+_MOMENT = _DAY + r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?(?:Z|\+00:00)"
 _ROW = re.compile(r" in row ([0-9]+)$")
 
 
@@ -229,9 +229,7 @@ def _converted(found: Any, kind: str) -> tuple[Any, Any]:
     elif kind == "timestamp":
         # Of what Arrow reads as a moment, only one shape has such a length and end. That is cheaper
         # to see than the shape, which tells the others apart where Arrow cannot read all of them.
-        length = pc.binary_length(found)
-        fits = pc.or_(pc.equal(length, 20), pc.and_(pc.less(21, length), pc.less(length, 28)))
-        tried = _cast(found, kind, pc.and_(fits, pc.ends_with(found, "Z")))
+        tried = _cast(found, kind, pc.or_(_has_zone(found, "Z"), _has_zone(found, "+00:00")))
         tried = tried or _cast(found, kind, pc.match_substring_regex(found, rf"^{_MOMENT}$"))
     elif kind == "date":
         tried = _cast(found, kind, pc.match_substring_regex(found, rf"^{_DAY}$"))
@@ -241,6 +239,15 @@ def _converted(found: Any, kind: str) -> tuple[Any, Any]:
         nothing = pa.repeat(pa.scalar(False), len(found))
         return pa.nulls(len(found), _made_of(kind)), nothing
     return tried
+
+
+def _has_zone(found: Any, zone: str) -> Any:
+    """Whether a moment ends so and is as long as one with whole seconds, or one to six digits."""
+    import pyarrow.compute as pc
+
+    length = pc.subtract(pc.binary_length(found), len(zone))
+    fits = pc.or_(pc.equal(length, 19), pc.and_(pc.less(20, length), pc.less(length, 27)))
+    return pc.and_(fits, pc.ends_with(found, zone))
 
 
 def _cast(found: Any, kind: str, fits: Any) -> tuple[Any, Any] | None:
