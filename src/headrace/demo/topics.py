@@ -112,10 +112,10 @@ class OnTopics:
             self._broker.close()
 
     def lines(self) -> Iterable[bytes]:
-        return (one.value for one in self._logs)
+        return (one.value for one in self._read(self.topics.logs))
 
     def found(self) -> Found:
-        beats = (one.value.decode("utf-8", "replace") for one in self._beats)
+        beats = (one.value.decode("utf-8", "replace") for one in self._read(self.topics.beats))
         return outputs.found(self._settings, self._demo, beats)
 
     def pending(self) -> list[str]:
@@ -145,11 +145,13 @@ class OnTopics:
     def latencies(self) -> Mapping[str, Latency]:
         appended: dict[int, list[float]] = {}
         went_in: dict[Beat, float] = {}
-        for one in self._logs:
+        for one in self._read(self.topics.logs):
             appended.setdefault(one.partition, []).append(one.at * 1000)
             if beat := _beat(one):
                 went_in[beat] = one.at * 1000
-        came_out = [(beat, one.at * 1000) for one in self._beats if (beat := _beat(one))]
+        came_out = [
+            (beat, one.at * 1000) for one in self._read(self.topics.beats) if (beat := _beat(one))
+        ]
         alerts = outputs.alerts_of(Places(self._settings.state))
         overloads = [
             (a.noticed_at or 0) * 1000 - went_in[key]
@@ -169,16 +171,8 @@ class OnTopics:
         }
         return {name: one for name, one in measured.items() if one is not None}
 
-    @cached_property
-    def _logs(self) -> list[Record]:
-        return list(self._read(self.topics.logs))
-
-    @cached_property
-    def _beats(self) -> list[Record]:
-        return list(self._read(self.topics.beats))
-
     def _read(self, topic: str) -> Iterator[Record]:
-        """All that is there now."""
+        """All that is there now; anew each time: a long demo does not fit into memory twice."""
         ends = {p: end for (_, p), end in self._broker.ends({topic: [0]}).items()}
         left = sum(end.records for end in ends.values())
         self._broker.follow(topic, {p: end.low for p, end in ends.items()})
