@@ -15,6 +15,7 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE_MS = 90_000  # for what hangs; a busy machine is only slow
 WIDE, NARROW = (1600, 1000), (390, 844)
 
 
@@ -44,6 +45,7 @@ class Watched:
 def watched(browser: Browser, size: tuple[int, int] = WIDE, **more: Any) -> Watched:
     """A new window of its own, whose console, errors and refused loads are kept."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **more)
+    context.set_default_timeout(PATIENCE_MS)
     seen = Watched(context.new_page())
     seen.page.on("pageerror", lambda error: seen.complaints.append(f"error: {error}"))
     seen.page.on(

@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from headrace.connectors import jars
 from headrace.driver import java
 
 USER, PASSWORD = "ann", 'se"cret\\1'
 CONNECTION = "Endpoint=sb://localhost:{port}/;SharedAccessKeyName=root;SharedAccessKey=a1b2=;EntityPath={hub}"
-START_S = 60.0
+START_S = 180.0
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
@@ -66,7 +69,7 @@ def cluster(folder: Path, *, hubs: tuple[str, ...] = ()) -> Iterator[Cluster]:
         found.stop()
 
 
-def tool(found: Cluster, name: str, *args: str, timeout_s: float = 60) -> str:
+def tool(found: Cluster, name: str, *args: str, timeout_s: float = 180) -> str:
     """One of Kafka's own console tools, on the plain listener."""
     return _java(found.folder, name, *args, timeout_s=timeout_s)
 
@@ -150,7 +153,7 @@ def _openssl(folder: Path, *args: str) -> None:
     subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True)
 
 
-def _java(folder: Path, *args: str, timeout_s: float = 60) -> str:
+def _java(folder: Path, *args: str, timeout_s: float = 180) -> str:
     command = [*_command(), *args]
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=timeout_s, check=False
@@ -174,7 +177,7 @@ def _started(folder: Path, ports: dict[str, int]) -> subprocess.Popen[bytes]:
         )  # fmt: skip
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
-        if all(_listens(ports[n]) for n in ("plain", "login")):
+        if all(_listens(ports[n]) for n in ("plain", "login")) and _leads(ports["plain"]):
             return process
         time.sleep(0.1)
     process.kill()
@@ -185,6 +188,15 @@ def _started(folder: Path, ports: dict[str, int]) -> subprocess.Popen[bytes]:
 def _listens(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
+    return False
+
+
+def _leads(port: int) -> bool:
+    """Whether every partition can be read: a broker that was killed first looks at its files."""
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
+    with contextlib.suppress(KafkaException):
+        known = admin.list_topics(timeout=5).topics.values()
+        return all(one.leader >= 0 for topic in known for one in topic.partitions.values())
     return False
 
 

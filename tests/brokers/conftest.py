@@ -36,8 +36,8 @@ def made(broker: Cluster, partitions: int = 1, name: str = "", **settings: str) 
     wish = NewTopic(
         name, partitions, 1, config={k.replace("_", "."): v for k, v in settings.items()}
     )
-    admin.create_topics([wish])[name].result(30)
-    deadline = time.monotonic() + 30
+    admin.create_topics([wish])[name].result(90)
+    deadline = time.monotonic() + 90
     while len(admin.list_topics(timeout=10).topics.get(name, _NONE).partitions) < partitions:
         assert time.monotonic() < deadline, f"{name} is not known to the broker"
     return name
@@ -51,10 +51,10 @@ def sent(
     producer = Producer(own | (settings or {}))
     for one in records:
         producer.produce(topic, **(one if isinstance(one, dict) else {"value": one}))
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
 
 
-def received(broker: Cluster, topic: str, count: int, timeout_s: float = 30) -> list[Any]:
+def received(broker: Cluster, topic: str, count: int, timeout_s: float = 90) -> list[Any]:
     """The first so many messages of all partitions, by a client that is not Spark's."""
     consumer = Consumer(
         {

@@ -19,7 +19,7 @@ from e2e import rig
 from headrace.errors import ConnectorError
 from headrace.explore import committed
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 HUGE = 50_000_000
 TOPIC = "bad-input"
 

@@ -14,7 +14,7 @@ from e2e import demos, rig
 from headrace.cli.main import main
 from headrace.demo import folder as prepared
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 MEASURED = {"history", "logins", "heartbeats", "overloaded", "silent"}
 

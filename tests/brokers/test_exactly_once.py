@@ -18,7 +18,7 @@ from brokers.numbered import Numbers
 from brokers.reader import committed, reading
 from e2e import oracle, rig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.e2e
 
 PIPELINE = """
 from pyspark.sql import functions as F

@@ -42,7 +42,7 @@ from headrace.relay.exporting import Exporting
 from headrace.relay.metrics import Topic
 from headrace.state import folders
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.e2e
 
 PIPELINE = """
 import headrace as hr
@@ -198,7 +198,7 @@ def test_more_than_may_wait_while_the_broker_is_down_is_dropped_and_counted_in_t
 
 def test_a_record_that_is_too_large_does_not_take_others_with_it(broker: Cluster) -> None:
     small = made(broker, 1, max_message_bytes="2000")
-    sending = Records(kafka(broker.servers(), topic=small), 5.0)
+    sending = Records(kafka(broker.servers(), topic=small), 60.0)
 
     done = sending.send([("a", b"x"), ("b", b"x" * 5_000), ("c", b"y" * 2_000_000), ("d", b"z")])
     sending.close()
@@ -209,43 +209,48 @@ def test_a_record_that_is_too_large_does_not_take_others_with_it(broker: Cluster
 
 def test_for_records_to_be_tried_alone_there_is_one_time_in_all(broker: Cluster) -> None:
     small = made(broker, 1, max_message_bytes="2000")
-    steady = iter(range(1_000))  # each look at it is a second later
-    sending = Records(kafka(broker.servers(), topic=small), 5.0, lambda: float(next(steady)))
-    records = [("a", b"%d" % n + b"x" * 500) for n in range(20)]  # together they are too large
+    steady = iter(range(0, 10_000, 20))  # each look at it is twenty seconds later
+    sending = Records(kafka(broker.servers(), topic=small), 100.0, lambda: float(next(steady)))
+    records = [("a", b"%d" % n + b"x" * 1_500) for n in range(20)]  # two together are too large
 
     done = sending.send(records)
     rest = [one for number, one in enumerate(records) if number not in done.arrived]
     sending.close()
 
-    assert (done.arrived, done.too_large, done.problem) == ({0, 1}, frozenset(), None)
-    again = Records(kafka(broker.servers(), topic=small), 30.0)
-    assert len(again.send(rest).arrived) == 18
+    assert (done.too_large, done.problem) == (frozenset(), None)
+    # There is time for two; the first may have left alone, before the others were in its batch.
+    assert done.arrived == set(range(len(done.arrived)))
+    assert 2 <= len(done.arrived) < 10
+    again = Records(kafka(broker.servers(), topic=small), 60.0)
+    assert len(again.send(rest).arrived) == len(rest)
     again.close()
     assert [message.value() for message in everything(broker, small)] == [v for _, v in records]
 
 
 def test_a_broker_that_goes_away_meanwhile_is_waited_for_once(broker: Cluster) -> None:
     small = made(broker, 1, max_message_bytes="2000")
-    looks: list[float] = []
+    looks: list[int] = []
 
     def steady() -> float:
-        """A moment at which something happens: the second record is about to be tried."""
+        """A moment at which something happens: the next record is about to be tried alone."""
         if len(looks) == STOPPED_AT:
             broker.stop()
-        looks.append(time.monotonic())
-        return looks[-1]
+        looks.append(1)
+        return 0.0  # that takes no time: how fast this machine is does not matter
 
-    sending = Records(kafka(broker.servers(), topic=small), 5.0, steady)
-    records = [("a", b"%d" % n + b"x" * 500) for n in range(20)]
+    sending = Records(kafka(broker.servers(), topic=small), 8.0, steady)
+    records = [("a", b"%d" % n + b"x" * 1_500) for n in range(20)]  # two together are too large
     done = sending.send(records)
     sending.close()
     broker.start()
 
-    assert (done.arrived, done.too_large) == ({0}, frozenset())
+    assert done.too_large == frozenset()
+    assert 1 <= len(done.arrived) < 10
     assert done.problem is not None
     assert done.problem.code == "kafka-unreachable"
     assert len(looks) < STOPPED_AT + 6  # not once a record
-    assert [message.value() for message in everything(broker, small)] == [records[0][1]]
+    there = [message.value() for message in everything(broker, small)]
+    assert there == [records[number][1] for number in sorted(done.arrived)]
 
 
 def test_a_login_that_may_not_write_is_told(
@@ -262,7 +267,7 @@ def test_a_login_that_may_not_write_is_told(
         made_.result(30)
     by_login = {"ca": broker.pem("ca"), "user": USER, "password": "${env:KAFKA_PASSWORD}"}
     connector = kafka(broker.servers("login"), topic=name, **by_login)  # type: ignore[arg-type]
-    sending = Records(connector, 5.0)
+    sending = Records(connector, 20.0)
 
     done = sending.send([("a", b"x")])
     sending.close()

@@ -30,7 +30,7 @@ def recipe() -> dict[str, Any]:
 
 def run(writer: Any, checkpoint: Path) -> None:
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
 
 
 def test_a_batch_that_was_sent_twice_is_read_once(

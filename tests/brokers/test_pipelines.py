@@ -28,7 +28,7 @@ from e2e import oracle, rig
 from headrace.errors import ConnectorError
 from headrace.explore import committed
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.e2e
 EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
 
 PIPELINE = """

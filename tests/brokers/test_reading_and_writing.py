@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def streamed(spark: Any, source: Any, folder: Path, name: str = "seen") -> list[
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     return list(spark.table(name).collect())
 
 
@@ -105,7 +105,7 @@ def test_max_rows_bounds_a_batch(spark: Any, broker: Cluster, topic: str, tmp_pa
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
 
     assert [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]] == [4, 4, 2]
 
@@ -234,7 +234,7 @@ def test_a_batch_says_when_its_records_came(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     (progress,) = [json.loads(p.json) for p in query.recentProgress if p["numInputRows"]]
 
     age = fresh.sample(progress, None)
@@ -252,7 +252,7 @@ def failed(spark: Any, frame: Any, sink: Kafka | None, folder: Path) -> Exit:
         writer = sink.attach(frame.writeStream, query="q", mode="append", checkpoint=str(folder))
     query = writer.trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException):
-        query.awaitTermination(60)
+        query.awaitTermination(180)
     return ending.of_query(Watched("q", query, str(folder)), None, None, folder)
 
 
@@ -275,7 +275,7 @@ def test_a_beginning_that_names_other_partitions_is_told_in_words(
 def test_a_moment_after_which_a_partition_has_nothing_is_its_end(
     spark: Any, broker: Cluster, topic: str, tmp_path: Path
 ) -> None:
-    moment = datetime.now(UTC).isoformat()
+    moment = (datetime.now(UTC) - timedelta(seconds=5)).isoformat()
     sent(broker, topic, {"value": "later", "partition": 0})
 
     found = kafka(broker.servers(), subscribe=topic, starting=moment)

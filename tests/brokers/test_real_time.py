@@ -93,7 +93,7 @@ def test_a_limit_on_the_rows_of_a_batch_is_refused_by_us_as_by_spark(
     frame = _text(limited.read(spark))
     query = begun(spark, broker, frame, topic, tmp_path)
     with pytest.raises(Exception, match="maxOffsetsPerTrigger"):
-        query.awaitTermination(60)
+        query.awaitTermination(180)
 
 
 def begun(spark: Any, broker: Cluster, frame: Any, to: str, folder: Path) -> Any:
@@ -150,7 +150,7 @@ def of_spark(spark: Any, broker: Cluster, frame: Any, to: str, folder: Path) -> 
     except PySparkException as exc:
         return str(exc.getCondition())
     try:
-        query.awaitTermination(30)
+        query.awaitTermination(180)
     except PySparkException as exc:
         return str(exc)
     finally:

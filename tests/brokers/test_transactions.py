@@ -69,7 +69,7 @@ def test_a_run_that_ended_before_spark_knew_repeats_nothing(
         made_ = kafka(broker.servers(), topic=target, exactly_once=True)
         attached = made_.attach(writer, query="q", mode="append", checkpoint=str(tmp_path / "c"))
         query = attached.trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(180)
 
     run()
     (tmp_path / "c" / "commits" / "0").unlink()
@@ -83,7 +83,7 @@ def test_a_run_that_ended_before_spark_knew_repeats_nothing(
     back = kafka(broker.servers(), topic=target, exactly_once=True).read(spark)
     seen = back.writeStream.format("memory").queryName("back").trigger(availableNow=True)
     query = seen.option("checkpointLocation", str(tmp_path / "b")).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(180)
     assert spark.table("back").count() == 21
 
 

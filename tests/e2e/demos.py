@@ -37,7 +37,7 @@ class Demo:
 
     def ended(self, timeout_s: float) -> str:
         """Its output, once it has come to a good end."""
-        out, _ = self.process.communicate(timeout=timeout_s)
+        out, _ = self.process.communicate(timeout=timeout_s * rig.PATIENCE)
         assert self.process.returncode == 0, f"{out}\n{self.said}"
         return out
 

@@ -37,17 +37,21 @@ from headrace.project.workspace import open_workspace
 PROJECTS = Path(__file__).parent / "projects"
 BEGINNING = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS_PER_FILE = 50
+# A deadline is for what hangs: three workers on two cores make everything else only slow.
+PATIENCE = 3
 
 
 def eventually(what: str, check: Callable[[], Any], timeout_s: float, every_s: float = 0.2) -> Any:
     """The first true answer of `check`; an AssertionError that says what never came true."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * PATIENCE
     while True:
         answer = check()
         if answer:
             return answer
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s} s: {what}; last answer: {answer!r}")
+            raise AssertionError(
+                f"not within {timeout_s * PATIENCE} s: {what}; last answer: {answer!r}"
+            )
         time.sleep(every_s)
 
 
@@ -81,7 +85,7 @@ class Project:
             env=env,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=timeout_s * PATIENCE,
             stdin=subprocess.DEVNULL,
             check=False,
         )

@@ -25,7 +25,7 @@ import pytest
 from e2e import rig
 from headrace.explore import committed
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 QUERY = Path("checkpoints/once/copied")
 
 

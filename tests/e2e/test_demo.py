@@ -33,7 +33,7 @@ from headrace.jsonfile import read_json
 from headrace.model.places import Places
 from headrace.project.workspace import open_workspace
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 STATE = f"[data-pipeline={PIPELINE}] .state"
 PAGES = (
@@ -101,7 +101,7 @@ def see_it_die(demo: Running, browser: Browser) -> None:
         "() => document.querySelector('#last-failure').innerText.startsWith('Last failure')",
         f"() => document.querySelector('{STATE}').innerText === 'running'",
     ):
-        page.wait_for_function(words, timeout=120_000)
+        page.wait_for_function(words, timeout=300_000)
     href = page.get_attribute("#last-failure a", "href")
     loaded(page, f"{demo.url}{href}")
     page.wait_for_selector("#what")
@@ -172,7 +172,7 @@ def test_the_first_screen_answers_without_a_click(demo: Running, visit: browsing
         f"""() => document.querySelector('#health').innerText.startsWith('Healthy: {PIPELINE}')
           && document.querySelector('[data-pipeline={PIPELINE}] .pace').innerText
             .includes('keeping up')""",
-        timeout=120_000,
+        timeout=300_000,
     )
     assert re.match(r"Last failure: metrics .* ago: .*JVM", page.inner_text("#last-failure"))
     logins = page.inner_text("[data-live=logins] b")
@@ -331,8 +331,8 @@ def test_a_page_whose_process_died_says_so_and_heals(
 
     psutil.Process(int(told["pid"])).kill()
 
-    page.wait_for_selector(".connection.lost", timeout=20_000)
-    page.wait_for_selector(".connection.on", timeout=60_000)
+    page.wait_for_selector(".connection.lost", timeout=60_000)
+    page.wait_for_selector(".connection.on", timeout=180_000)
     page.wait_for_function("() => document.querySelector('#notice').hidden")
     assert demo.project.status(PIPELINE)["state"] == "running", "no pipeline noticed"
     visit.complaints.clear()  # the browser tells of what could not be reached
@@ -392,5 +392,5 @@ def shows(page: Page, state: str) -> None:
     page.wait_for_function(
         "wanted => document.querySelector('h1 + .state')?.innerText === wanted",
         arg=state,
-        timeout=120_000,
+        timeout=300_000,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from e2e import demos, rig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 
 @pytest.mark.chaos

@@ -11,7 +11,7 @@ from e2e import rig
 from headrace.driver import classes
 from headrace.explore import committed
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 PIPELINE = "small"
 
 

@@ -27,7 +27,7 @@ import pytest
 
 from e2e import rig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 PIPELINE = "holding"
 NOTHING = "stopped before anything was started"
 NO_QUERY = "holding stopped before any of its queries had started"

@@ -87,7 +87,6 @@ def newest_commits(project: rig.Project) -> dict[str, int]:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(900)
 def test_three_kills_of_every_kind_lose_and_double_nothing(tmp_path: Path) -> None:
     survive(tmp_path, rounds=3)
 

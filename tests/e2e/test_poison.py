@@ -9,7 +9,7 @@ import pytest
 
 from e2e import rig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 PIPELINE = "poison"
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from e2e import rig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
 
 

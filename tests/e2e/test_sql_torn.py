@@ -13,7 +13,7 @@ import pytest
 
 from e2e import rig
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.e2e
 PIPELINE = "torn"
 PARTS, ROWS = 4, 300
 EACH = PARTS * ROWS  # rows of an input file, which is a batch

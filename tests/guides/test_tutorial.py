@@ -22,7 +22,6 @@ delay_s_min = 0.2
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(900)
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
     said = followed("tutorial.md", tmp_path)
 
@@ -35,7 +34,6 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(600)
 def test_the_script_of_the_guide_runs_unchanged(tmp_path: Path) -> None:
     said = followed("guides/scripts.md", tmp_path)
 
