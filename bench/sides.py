@@ -104,12 +104,16 @@ def through_headrace(folder: Path, load: Load) -> Iterator[Running]:
 
 
 @contextlib.contextmanager
-def kept_up(home: Path, pipeline: str, query: str, profile: str = "dev") -> Iterator[Running]:
-    """One pipeline of a project, and one query of it to look at."""
+def kept_up(
+    home: Path, pipeline: str, query: str, profile: str = "dev", *, is_drained: bool = True
+) -> Iterator[Running]:
+    """One pipeline of a project, and one query of it to look at. Not drained: a real-time batch
+    would be waited for, of which nothing is measured any more."""
     try:
         headrace(home, "--profile", profile, "up", pipeline)
         yield _running(home, pipeline, query, profile)
-        headrace(home, "down")
+        if is_drained:
+            headrace(home, "down")
     finally:
         tree.end_all()
 

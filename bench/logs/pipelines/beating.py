@@ -5,6 +5,6 @@ import shape
 import headrace as hr
 
 
-@hr.stream(to="heartbeats", trigger=hr.real_time("1 minute"))
+@hr.stream(to="heartbeats", trigger=hr.real_time("2 minutes"))
 def heartbeats(raw_logs, customers):
     return shape.beats(raw_logs, customers)
