@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.stage import eventually
+from e2e import rig
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -42,6 +43,7 @@ def test_what_init_writes_is_checked_runs_and_drains(
         run.wait()
     words = errors.read_text()
     checked = headrace(folder, "check", "--json")
+    left = [process.cmdline() for process in rig.processes_in(folder)]
     question = (
         "SELECT word, count(*) AS n, max(at) AS newest FROM words GROUP BY word "
         "ORDER BY n DESC, word LIMIT 3"
@@ -51,6 +53,7 @@ def test_what_init_writes_is_checked_runs_and_drains(
 
     assert written.returncode == 0, written.stderr
     assert (checked.returncode, waited.returncode) == (0, 0), waited.stderr
+    assert left == [], "a check leaves no JVM behind"
     queries = json.loads(checked.stdout)["pipelines"][0]["queries"]
     assert [query["guarantee"] for query in queries] == ["exactly-once", "exactly-once"]
     assert code == 0, words

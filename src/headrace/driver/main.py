@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace import config, jsonfile, logs, processes
 from headrace.driver import ending, java, pipeline, question, script, session
@@ -23,6 +24,9 @@ from headrace.errors import Error
 from headrace.model.events import Kind
 from headrace.model.places import Places
 from headrace.model.runs import Ending, Exit, RunSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -90,10 +94,19 @@ class _Run:
         """The last words, then the end. Never returns: a stuck thread must not keep us alive."""
         with self._closing:
             if self.fleet.spark is not None and exit_.failure != "jvm-died":
-                stopper = threading.Thread(target=self.fleet.spark.stop, daemon=True)
+                stopper = threading.Thread(target=self._stop, args=[self.fleet.spark], daemon=True)
                 stopper.start()
                 stopper.join(STOP_SPARK_S)
             self._write_exit(exit_)
+
+    def _stop(self, spark: SparkSession) -> None:
+        """Who asked for a check or an answer goes on with a machine that is free again; what a run
+        leaves is the supervisor's to end."""
+        jvm = session.jvm_process(spark)
+        spark.stop()
+        if jvm is not None and (self.spec.define or self.spec.question):
+            jvm.stdin.close()  # it ends with that
+            jvm.wait()
 
     def _second_signal(self) -> None:
         """Before the first query there is nothing to wait for; a drain hurries by itself."""
