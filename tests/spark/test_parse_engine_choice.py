@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from building import built, drained, problems
 
+from headrace.transforms.engines import chosen
+from headrace.transforms.notes import Notes
 from headrace.transforms.quarantine import OBSERVED
 
 pytestmark = pytest.mark.spark
@@ -67,6 +69,36 @@ def test_a_broker_is_read_by_arrow_but_not_for_a_query_in_real_time(
 
     assert engines(result) == {"history": ("arrow",), "beats": ("spark",)}
     assert [one.query.name for one in result.planned] == ["kept", "kept_beats", "sent"]
+
+
+def test_a_view_of_a_query_in_real_time_has_no_python_whoever_asks_first(
+    spark: Any, folder: Path
+) -> None:
+    code = """
+        @hr.view
+        def opened(logs):
+            return hr.parse_json(logs, "id int", quarantine=False)
+
+        @hr.stream(to="beats", every="1 second")
+        def first(opened):
+            return opened.selectExpr("CAST(id AS STRING) AS value")
+
+        @hr.stream(to=hr.kafka("127.0.0.1:9", topic="a"), trigger=hr.real_time("1 minute"))
+        def again(first):
+            return first.select("value")
+
+        @hr.stream(to=hr.kafka("127.0.0.1:9", topic="b"), trigger=hr.real_time("1 minute"))
+        def late(opened):
+            return opened.selectExpr("CAST(id AS STRING) AS value")
+        """
+    assert engines(built(spark, folder, code)) == {"opened": ("spark",)}
+
+
+def test_a_cluster_has_arrow_only_where_somebody_asks_for_it() -> None:
+    elsewhere = Notes(is_from_brokers=True, is_local=False)
+
+    assert chosen("auto", elsewhere, None) == "spark"
+    assert chosen("arrow", elsewhere, None) == "arrow"
 
 
 @pytest.mark.parametrize(

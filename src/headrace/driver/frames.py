@@ -57,6 +57,7 @@ class Frames:
         self.notes: dict[str, Notes] = {}
         self.stand_ins: dict[str, str] = {}  # path in use: path that it stands for
         self._path: list[str] = []
+        self._real_time = realtime.built_for(graph) if streaming else frozenset()
 
     def frame(self, name: str) -> DataFrame:
         """The node's own DataFrame, built when first asked for."""
@@ -226,11 +227,12 @@ class Frames:
 def _noted(work: Frames, node: GraphNode) -> Notes:
     """With what a transform may have to know: the query that this is built for, and its sources."""
     above = (work.nodes[name] for name in reversed(work._path))
-    query = next((one for one in above if one.kind == "query"), None)
+    query = next((one.name for one in above if one.kind == "query"), None)
     sources = work.sources_of(node.name).values()
     return Notes(
         work.version,
         is_batch=not work.streaming,
-        is_real_time=work.streaming and query is not None and realtime.is_wished(query),
+        is_real_time=bool(work._real_time & {node.name, query}),
         is_from_brokers=bool(sources) and all(one and one.is_broker for one in sources),
+        is_local=work.spark.sparkContext.master.startswith("local"),
     )

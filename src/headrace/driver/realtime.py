@@ -84,6 +84,20 @@ def is_wished(node: GraphNode) -> bool:
     return isinstance(node.trigger, RealTime) and node.sink.can_real_time
 
 
+def built_for(graph: Graph) -> frozenset[str]:
+    """Those queries and the views below them, as far as parameters tell; SQL text may bring more.
+    A view is built once, so no Python may run in it whoever asks for it first."""
+    found: set[str] = set()
+    queue = [name for name in graph.queries if is_wished(graph.nodes[name])]
+    while queue:
+        name = queue.pop()
+        if name not in found:
+            found.add(name)
+            below = [graph.nodes.get(one) for one in graph.nodes[name].inputs]
+            queue += [one.name for one in below if one is not None and one.kind == "view"]
+    return frozenset(found)
+
+
 def wished(graph: Graph) -> int:
     """Slots for all that may run in real time, before anything is built; on the safe side where it
     is not known: an idle slot costs nothing, a missing one everything."""

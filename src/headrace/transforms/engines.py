@@ -2,6 +2,7 @@
 
 Pure but for reading a schema. Both give the same rows; they differ in what they cost. Arrow pays
 for itself where much is read, which nobody knows before: so by itself it is taken for brokers only.
+And only on one machine: the executors of a cluster need not have Python, nor Arrow in it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def chosen(wish: str, notes: Notes | None, refused: str | None) -> str:
             slug="bad-engine",
         )
     if wish == AUTO:
-        is_worth_it = notes is not None and notes.is_from_brokers
+        is_worth_it = notes is not None and notes.is_from_brokers and notes.is_local
         return ARROW if is_worth_it and not refused else SPARK
     return wish
 

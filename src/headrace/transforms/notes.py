@@ -33,6 +33,7 @@ class Notes:
     is_batch: bool = False
     is_real_time: bool = False  # for a query where no Python may run
     is_from_brokers: bool = False  # all that it reads, so that there may be much of it
+    is_local: bool = True  # workers are of this installation, and so have its packages
     asides: list[DataFrame] = field(default_factory=list)
     timed: list[Timed] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)  # of every parse_json, in order

@@ -189,7 +189,7 @@ class _Opened:
         read = [StructField(f"{_READ}{n}", one.dataType) for n, one in enumerate(fields)]
         added = [StructField(_RAW, raw.dataType), StructField(_DONE, BooleanType(), False)]
         added += read if with_fields else []
-        # Executors need Arrow, which is PySpark's own, but not us.
+        # Workers need Arrow, but not us.
         cloudpickle.register_pickle_by_value(vectorised)
         opened = vectorised.worker(plan, tuple(one.name for one in added))
         return df.mapInArrow(opened, StructType([*kept, *added]))
