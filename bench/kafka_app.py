@@ -142,7 +142,7 @@ def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
     home = topic.project(folder, given.topics.port, names)
     settings = config.load(home, KAFKA)
     demo = DemoPlaces(home, f"data/{KAFKA}")
-    with closing(topics.OnTopics(settings, demo, topic.RATE)) as medium:
+    with closing(topics.OnTopics(settings, demo)) as medium:
 
         def pending() -> list[str]:
             _require_one_run(home)
@@ -161,7 +161,7 @@ def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
 
         def check() -> dict[str, Any]:
             _require_one_run(home)
-            with closing(topics.OnTopics(settings, demo, topic.RATE)) as anew:
+            with closing(topics.OnTopics(settings, demo)) as anew:
                 return judged(given.want, anew.found())
 
         begin, before = time.monotonic(), _waited_for()

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from brokers.cluster import Cluster
+from brokers.conftest import made
 from e2e import demos, rig
 from headrace.cli.main import main
 from headrace.demo import folder as prepared
+from headrace.demo import topics
+from headrace.errors import ConfigError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -61,6 +65,18 @@ def test_broker_and_pipeline_are_gone_with_the_demo(told: dict[str, Any], folder
 
     assert rig.Project(folder).living() == []
     assert not Path(f"/proc/{broker['pid']}").exists()
+
+
+def test_a_topic_of_several_partitions_is_refused_since_it_would_not_be_counted(
+    broker: Cluster,
+) -> None:
+    wide = made(broker, partitions=2)
+    wanted = topics.Topics(broker.servers(), wide, f"{wide}-beats", f"{wide}-alerts")
+
+    with pytest.raises(ConfigError, match=f"{wide} has 2 partitions") as told:
+        topics.create(wanted)
+
+    assert "profiles.kafka" in str(told.value.fix)
 
 
 def test_another_program_on_its_port_is_not_taken_for_its_broker(tmp_path: Path) -> None:

@@ -32,7 +32,12 @@ def test_records_of_a_batch_wait_until_it_is_done() -> None:
 
 @pytest.mark.parametrize(
     ("noticed", "late"),
-    [([(4, 65_000.0)], [4_000.0]), ([(4, 500.0)], []), ([(5, 65_000.0)], [])],
+    [
+        ([(4, 65_000.0)], [4_000.0]),
+        ([(4, 71_000.0)], [10_000.0]),  # it is back just before it is missed
+        ([(4, 500.0)], []),
+        ([(5, 65_000.0)], []),
+    ],
 )
 def test_a_silence_is_due_a_minute_after_the_last_heartbeat(
     noticed: list[tuple[int, float]], late: list[float]

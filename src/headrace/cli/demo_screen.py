@@ -95,7 +95,7 @@ class Watcher:
         self._logins = outputs.live_logins(reach.result(settings, "logins"))
         for growing in (self._history, self._reasons):
             growing.update()
-        behind = self._medium.behind()
+        behind = self._medium.behind(self._pace.rate)
         is_running = self.state in _RUNNING
         before, self._pace = self._pace, tally.paced(self._pace, behind, now, is_running=is_running)
         if self._pace.rate != before.rate:

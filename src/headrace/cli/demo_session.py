@@ -74,7 +74,7 @@ def _medium(
     with _broker(work, interrupts) as found:
         if not interrupts.came():
             topics.create(found)
-        with closing(topics.OnTopics(work.settings, demo, wish.rate)) as medium:
+        with closing(topics.OnTopics(work.settings, demo)) as medium:
             yield medium
 
 

@@ -62,13 +62,14 @@ def of_batches(
 def of_silences(
     came_out: Iterable[tuple[Beat, float]], noticed: Iterable[tuple[int, float]]
 ) -> list[float]:
-    """`noticed`: cluster and moment of an alert. A minute after its last heartbeat it was due."""
+    """`noticed`: cluster and moment of an alert. A minute after its last heartbeat it was due; one
+    that came while it was due already, the cluster being back, is not that."""
     beats: dict[int, list[float]] = {}
     for (cluster, _), at in came_out:
         beats.setdefault(cluster, []).append(at)
     found = []
     for cluster, at in noticed:
-        before = [one for one in beats.get(cluster, []) if one < at]
+        before = [one for one in beats.get(cluster, []) if one <= at - SILENT_AFTER_MS]
         if before:
             found.append(at - max(before) - SILENT_AFTER_MS)
     return found

@@ -29,8 +29,8 @@ class Medium(Protocol):
     def pending(self) -> list[str]:
         """What is not read or taken yet, in words; [] when everything has come out."""
 
-    def behind(self) -> int:
-        """Seconds of input that the slowest query has not read yet."""
+    def behind(self, rate: int) -> int:
+        """Seconds of input, at so many lines a second, that the slowest query has yet to read."""
 
     def kept_bytes(self) -> int:
         """Of input on this disk."""
@@ -70,7 +70,7 @@ class OnFiles:
     def pending(self) -> list[str]:
         return reach.pending(self._settings, self._demo)
 
-    def behind(self) -> int:
+    def behind(self, rate: int) -> int:
         return reach.behind(self._settings, self._demo)
 
     def kept_bytes(self) -> int:

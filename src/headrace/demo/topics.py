@@ -23,7 +23,7 @@ from headrace.demo.count import Found
 from headrace.demo.latency import Beat, Latency
 from headrace.demo.places import KAFKA, PIPELINE, DemoPlaces
 from headrace.demo.truth import log_of
-from headrace.errors import ConfigError, Error
+from headrace.errors import ConfigError, Error, SetupError
 from headrace.model.places import Places
 from headrace.state import alerttopics
 
@@ -64,27 +64,37 @@ def topics_of(settings: Settings) -> Topics:
 
 
 def create(topics: Topics) -> None:
-    """Those that are not there yet, of one partition each."""
+    """Those that are not there yet, of one partition each: what is counted is partition 0."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": topics.servers})
     try:
         known = admin.list_topics(timeout=30).topics
-        wish = [
-            NewTopic(name, 1, 1, config=_CONFIG)
-            for name in (topics.logs, topics.beats, topics.alerts)
-            if name not in known
-        ]
+        names = (topics.logs, topics.beats, topics.alerts)
+        for name in names:
+            if name in known and (count := len(known[name].partitions)) > 1:
+                raise _not_countable(topics, name, count)
+        wish = [NewTopic(name, 1, 1, config=_CONFIG) for name in names if name not in known]
         for done in (admin.create_topics(wish) if wish else {}).values():
             done.result(30)
     except KafkaException as exc:
-        raise Error(
+        raise SetupError(
             f"The demo's topics cannot be made on {topics.servers}.",
             why=str(exc.args[0]),
             fix="headrace kafka up starts a broker; look at its log, .headrace/kafka/broker.log",
             slug="demo-topics",
         ) from exc
+
+
+def _not_countable(topics: Topics, name: str, count: int) -> ConfigError:
+    return ConfigError(
+        f"The topic {name} has {count} partitions, and the demo counts topics of one.",
+        why="It is there already, so it was not made by the demo.",
+        where=topics.servers,
+        fix="name others in headrace.toml, under [profiles.kafka]: the demo makes them",
+        slug="demo-topics",
+    )
 
 
 class OnTopics:
@@ -93,11 +103,10 @@ class OnTopics:
 
     at_least_once: Collection[str] = ("heartbeats",)
 
-    def __init__(self, settings: Settings, demo: DemoPlaces, rate: int) -> None:
+    def __init__(self, settings: Settings, demo: DemoPlaces) -> None:
         self.topics = topics_of(settings)
         self._settings = settings
         self._demo = demo
-        self._rate = rate
         self._ends: dict[str, dict[int, int]] = {}
 
     @cached_property
@@ -127,10 +136,10 @@ class OnTopics:
         found.append(reach.unread_history(self._settings, self._demo))
         return [words for words in found if words]
 
-    def behind(self) -> int:
+    def behind(self, rate: int) -> int:
         ends = self._asked(self.topics.logs)
         left = [self._left(query, self.topics.logs, ends) for query in FROM_INPUT]
-        return max(left, default=0) // max(1, self._rate)
+        return max(left, default=0) // max(1, rate)
 
     def kept_bytes(self) -> int:
         return 0  # they are the broker's
