@@ -373,6 +373,11 @@ def test_a_byte_offset_of_event_hubs_is_refused_with_what_there_is(starting: Any
     assert "Begin at a moment" in str(caught.value.fix)
 
 
+def test_a_limit_on_the_rows_of_a_batch_is_known_of_event_hubs_too() -> None:
+    assert event_hubs("${env:HUBS}", max_rows=10).limits_batches
+    assert not event_hubs("${env:HUBS}").limits_batches
+
+
 def test_a_gap_can_be_accepted_on_event_hubs_too(monkeypatch: pytest.MonkeyPatch) -> None:
     string = "Endpoint=sb://n/;SharedAccessKeyName=a;SharedAccessKey=b;EntityPath=h"
     monkeypatch.setenv("HUBS", string)

@@ -62,6 +62,10 @@ class EventHubs(Connector):
     delivery: ClassVar[str] = "at-least-once"
     delivery_why: ClassVar[str] = "after a failure a batch is sent again"
 
+    @property
+    def limits_batches(self) -> bool:  # type: ignore[override]
+        return bool(self.max_rows or self.min_rows)
+
     def located(self, project: Path) -> EventHubs:
         return replace(self, ca=counted_from(project, self.ca)) if self.ca else self
 
