@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import time
 import uuid
@@ -30,6 +31,8 @@ settings.load_profile("headrace")
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ[MARKER] = uuid.uuid4().hex
+    # Children inherit what is ignored, as below nohup; what a closed terminal does is tested.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ.setdefault("JAVA_TOOL_OPTIONS", " ".join(QUICK_JAVA))
     os.environ.setdefault("HEADRACE_WEB", "off")  # a process more a run; its own tests want it
 
