@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,31 @@ def test_a_topic_made_anew_with_more_partitions_is_read_from_its_beginning(
     rig.eventually("it is known", lambda: partitions(admin, alerts) == 3, 30)
     sent(broker, alerts, {"value": changed, "partition": 2})
     rig.eventually("it is open", lambda: is_open(project, "Cluster 9: load 99.0"), 60)
+
+
+def test_a_deployment_that_changes_the_topic_leaves_no_row_behind(
+    project: rig.Project, broker: Cluster
+) -> None:
+    """The run before goes on writing to the old topic until its batch ends."""
+    source, alerts = topics(project)
+    path, before = project.folder / "headrace.toml", project.live_run("guard")
+    path.write_text(path.read_text().replace(alerts, made(broker)))
+    clusters = itertools.count(100)
+
+    def goes_on() -> bool:
+        sent(broker, source, row(next(clusters), 99.0, 50))
+        return project.live_run("guard") != before
+
+    with subprocess.Popen(project.command("up"), stdout=subprocess.DEVNULL) as deploying:
+        rig.eventually("the next run begins", goes_on, 120, 0.5)
+        deploying.wait(120)
+
+    expected = {f"Cluster {number}: load 99.0" for number in range(100, next(clusters))}
+    rig.eventually(
+        "all are open",
+        lambda: expected <= {one["title"] for one in listed(project)},
+        60,
+    )
 
 
 def test_without_a_topic_for_alerts_it_falls_back_and_check_says_so(

@@ -2,43 +2,85 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from headrace.connectors.kafka import Kafka
 from headrace.connectors.kafkabroker import Ends
 from headrace.jsonfile import write_json
 from headrace.model.alerts import ByTopic
 from headrace.model.pipeline import Definition, Query
 from headrace.model.places import Places
-from headrace.model.runs import Desired
+from headrace.model.runs import Desired, RunSpec, run_name
 from headrace.project.workspace import Workspace, open_workspace
-from headrace.relay.alerting import Alerting, by_topic
-from headrace.relay.taking import Goal, begin
-from headrace.state import alerttopics
+from headrace.relay.alerting import AFTER_S, Alerting, by_topic
+from headrace.relay.taking import Goal, Taker, begin
+from headrace.state import alerttopics, folders
 from headrace.state.homes import home
 
 VERSION = "v" * 12
 NOBODY = '[alerts]\nservers = "127.0.0.1:1"\n'
+OTHER = f'{NOBODY}topic = "other"\n'
 
 
 def deployed(
-    folder: Path, toml: str, trigger: str = "real-time", profile: str = "dev"
+    folder: Path,
+    toml: str,
+    trigger: str = "real-time",
+    profile: str = "dev",
+    version: str = VERSION,
 ) -> Workspace:
     (folder / "headrace.toml").write_text("[profiles.kafka]\n")
     work = open_workspace(folder, "dev")
     query = Query(
         "hot", "p.py:1", (), {"kind": "alert"}, "update", {"kind": trigger}, None, "", "",
     )  # fmt: skip
-    definition = Definition("p", profile, VERSION, "p.py", (), (query,))
-    write_json(work.places.definition(VERSION, profile, "p"), definition.to_json())
-    wanted = Desired("p", "running", VERSION, profile, "p.py")
+    definition = Definition("p", profile, version, "p.py", (), (query,))
+    write_json(work.places.definition(version, profile, "p"), definition.to_json())
+    wanted = Desired("p", "running", version, profile, "p.py")
     write_json(work.places.desired("p"), asdict(wanted))
-    work.places.code(VERSION).mkdir(parents=True, exist_ok=True)
-    (work.places.code(VERSION) / "headrace.toml").write_text(toml)
+    work.places.code(version).mkdir(parents=True, exist_ok=True)
+    (work.places.code(version) / "headrace.toml").write_text(toml)
     return work
+
+
+def ran(work: Workspace, at: float, version: str = VERSION, ended_at: float | None = None) -> str:
+    name = run_name("p", at, "ab12")
+    spec = RunSpec(name, "p", str(work.project), str(work.places.state), version, "dev", "p.py")
+    folders.write_spec(work.places, spec)
+    if ended_at is not None:
+        ended(work, name, ended_at)
+    return name
+
+
+def ended(work: Workspace, run: str, at: float) -> None:
+    write_json(work.places.exit(run), {"ending": "drained"})
+    os.utime(work.places.exit(run), (at, at))
+
+
+def line(until: float | None) -> ByTopic:
+    """As an earlier relay has left it."""
+    return ByTopic("p", "hot", "headraceAlerts", 10.0, until, None, VERSION, "dev")
+
+
+class Idle(Taker):
+    """Has taken nothing yet; without a thread, so that nobody waits for its end."""
+
+    def __init__(self, topic: Kafka, places: Places, home: str) -> None:
+        self.since, self.until, self.problem = time.time(), None, None
+
+    def end(self) -> None:
+        pass
+
+
+def asked(work: Workspace, alerting: Alerting | None = None) -> list[str]:
+    """The topics after a tick, by the file."""
+    (alerting or Alerting(Idle)).tick(work)
+    return [by.topic for by in alerttopics.read(work.places)]
 
 
 def test_the_topic_is_the_deployed_one_in_its_profile(tmp_path: Path) -> None:
@@ -63,7 +105,8 @@ def test_a_topic_that_cannot_be_read_is_told_and_not_forgotten(tmp_path: Path) -
     alerting.close()
 
     assert "no field 'server'" in said
-    assert "no field 'server'" in str(alerttopics.read(work.places)["p", "hot"].problem)
+    (found,) = alerttopics.read(work.places)
+    assert "no field 'server'" in str(found.problem)
 
 
 def test_what_an_earlier_relay_has_left_goes_when_nothing_is_wanted(tmp_path: Path) -> None:
@@ -72,19 +115,101 @@ def test_what_an_earlier_relay_has_left_goes_when_nothing_is_wanted(tmp_path: Pa
 
     assert Alerting().tick(work) == []
 
-    assert alerttopics.read(work.places) == {}
+    assert alerttopics.read(work.places) == []
 
 
 def test_a_relay_that_dies_again_and_again_does_not_begin_anew(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
-    alerttopics.write(work.places, [ByTopic("p", "hot", "headraceAlerts", 10.0, 20.0)])
-    alerting = Alerting()
+    alerttopics.write(work.places, [line(20.0)])
 
-    alerting.tick(work)
-    alerting.close()
+    assert asked(work) == ["headraceAlerts"]
 
-    found = alerttopics.read(work.places)["p", "hot"]
+    (found,) = alerttopics.read(work.places)
     assert (found.since, found.until) == (10.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("toml", "trigger", "topics"),
+    [
+        (OTHER, "real-time", ["other", "headraceAlerts"]),
+        (NOBODY.replace(":1", ":2"), "real-time", ["headraceAlerts", "headraceAlerts"]),
+        (NOBODY, "every", ["headraceAlerts"]),
+    ],
+)
+def test_a_topic_is_taken_from_until_the_run_that_writes_there_has_ended(
+    tmp_path: Path, toml: str, trigger: str, topics: list[str]
+) -> None:
+    work = deployed(tmp_path, NOBODY)
+    run, alerting = ran(work, 1e6), Alerting(Idle)
+    assert asked(work, alerting) == ["headraceAlerts"]
+
+    deployed(tmp_path, toml, trigger, version="w" * 12)
+    assert asked(work, alerting) == topics
+    ended(work, run, time.time())
+    assert asked(work, alerting) == topics, "its last rows may wait"
+
+
+def test_the_same_topic_of_a_new_version_is_one(tmp_path: Path) -> None:
+    work = deployed(tmp_path, NOBODY)
+    ran(work, 1e6)
+    alerttopics.write(work.places, [line(20.0)])
+    deployed(tmp_path, NOBODY, version="w" * 12)
+
+    assert asked(work) == ["headraceAlerts"]
+
+    (found,) = alerttopics.read(work.places)
+    assert (found.until, found.version) == (20.0, "w" * 12)
+
+
+def test_also_a_relay_that_was_not_there_takes_what_an_earlier_run_has_left(
+    tmp_path: Path,
+) -> None:
+    """Down on Friday with the broker away; another topic on Monday."""
+    work = deployed(tmp_path, NOBODY)
+    ran(work, 1e6, ended_at=1_000_500.0)
+    alerttopics.write(work.places, [line(until=1_000_400.0)])
+    deployed(tmp_path, OTHER, version="w" * 12)
+    ran(work, 2e6, "w" * 12)
+
+    assert asked(work) == ["other", "headraceAlerts"]
+
+
+def test_a_topic_is_left_once_all_that_was_written_there_is_taken(tmp_path: Path) -> None:
+    work = deployed(tmp_path, NOBODY)
+    ran(work, 1e6, ended_at=1_000_500.0)
+    alerttopics.write(work.places, [line(until=1_000_500.0 + AFTER_S)])
+    deployed(tmp_path, OTHER, version="w" * 12)
+    ran(work, 2e6, "w" * 12)
+
+    assert asked(work) == ["other"]
+
+
+def test_a_run_two_deployments_ago_still_counts(tmp_path: Path) -> None:
+    work = deployed(tmp_path, NOBODY)
+    ran(work, 1e6)
+    alerting = Alerting(Idle)
+    asked(work, alerting)
+    deployed(tmp_path, NOBODY, version="u" * 12)  # and none of it has run
+    asked(work, alerting)
+    deployed(tmp_path, OTHER, version="w" * 12)
+
+    assert asked(work, alerting) == ["other", "headraceAlerts"]
+
+
+def test_a_topic_whose_broker_is_gone_is_given_up_after_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = deployed(tmp_path, NOBODY)
+    ran(work, 1e6, ended_at=time.time())
+    alerttopics.write(work.places, [line(until=20.0)])
+    deployed(tmp_path, OTHER, version="w" * 12)
+    alerting = Alerting(Idle)
+    assert asked(work, alerting) == ["other", "headraceAlerts"]
+
+    monkeypatch.setattr("headrace.relay.alerting.LEFT_S", 0.0)
+    assert asked(work, alerting) == ["other"]
+
+    assert caplog.messages == ["alert rows of hot in headraceAlerts are given up"]
 
 
 def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -74,6 +74,22 @@ def test_an_alert_is_not_over_by_itself_while_rows_may_wait(tmp_path: Path) -> N
     assert bench.open() == []
 
 
+def test_an_old_topic_with_rows_that_wait_counts_like_the_new_one(tmp_path: Path) -> None:
+    """After a deployment that changed the topic."""
+    bench = Bench(tmp_path)
+    bench.row(1000.0)
+    new = ByTopic("metrics", "hot", "other", since=1000.0, until=1100.0)
+    told.write(bench.places, [new, BY])
+
+    bench.take(LATE_S + 1)
+
+    why = "the relay says nothing (relay.log)"
+    assert bench.open() == [
+        f"Alert rows of hot wait in the topic headraceAlerts: {why}",
+        "Cluster 1",
+    ]
+
+
 def test_rows_that_nobody_takes_are_an_alert_until_they_are(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.relay(until=1000.0, problem="127.0.0.1:1 does not answer.")
@@ -102,10 +118,8 @@ def test_a_pipeline_that_is_stopped_waits_for_nothing(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_relay_left_is_given_time() -> None:
-    topics = {("metrics", "hot"): BY}
-
-    assert late(topics, since=5000.0, at=5000.0 + LATE_S) == {}
-    (found,) = late(topics, since=5000.0, at=5001.0 + LATE_S).values()
+    assert late([BY], since=5000.0, at=5000.0 + LATE_S) == {}
+    (found,) = late([BY], since=5000.0, at=5001.0 + LATE_S).values()
     assert "the relay says nothing" in found[1]
 
 

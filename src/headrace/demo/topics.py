@@ -216,7 +216,7 @@ class OnTopics:
 
     def has_taken_alerts(self, since: float) -> bool:
         """Those of files, and by the relay's last look those of the topic."""
-        found = alerttopics.read(Places(self._settings.state)).values()
+        found = alerttopics.read(Places(self._settings.state))
         is_taken = all((one.until or 0.0) > since for one in found)
         return is_taken and not reach.alert_rows(self._settings)
 

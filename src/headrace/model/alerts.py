@@ -73,7 +73,8 @@ class TopicRow:
 @dataclass(frozen=True, slots=True)
 class ByTopic:
     """A query whose alert rows come by a topic: since when somebody looks there, until when all
-    of them were taken, and what is wrong, in words."""
+    of them were taken, and what is wrong, in words. A query whose topic was changed has two, while
+    rows of an earlier version may be in the old one."""
 
     pipeline: str
     query: str
@@ -81,6 +82,8 @@ class ByTopic:
     since: float
     until: float | None = None
     problem: str | None = None
+    version: str = ""  # whose settings name the topic, in this profile
+    profile: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -14,11 +14,10 @@ def write(places: Places, found: Iterable[ByTopic]) -> None:
     write_json(places.alert_topics, {"queries": [one.to_json() for one in found]})
 
 
-def read(places: Places) -> dict[tuple[str, str], ByTopic]:
-    """By pipeline and query; {} if there is none."""
+def read(places: Places) -> list[ByTopic]:
+    """Topics of what is deployed come first; [] if there is none."""
     try:
         body = read_json(places.alert_topics) or {}
-        found = [ByTopic(**one) for one in body.get("queries", [])]
+        return [ByTopic(**one) for one in body.get("queries", [])]
     except (StoreError, TypeError):
-        return {}
-    return {(one.pipeline, one.query): one for one in found}
+        return []

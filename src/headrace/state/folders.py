@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import secrets
 import shutil
 from dataclasses import asdict
@@ -86,6 +87,15 @@ def spec_of(places: Places, run: str) -> RunSpec | None:
 def is_over(places: Places, run: str) -> bool:
     """As far as its own folder says so."""
     return places.exit(run).exists() or (places.run(run) / "outcome.json").exists()
+
+
+def ended_at(places: Places, run: str) -> float:
+    """By the same files; infinity while it is not over."""
+    found = []
+    for path in (places.exit(run), places.run(run) / "outcome.json"):
+        with contextlib.suppress(OSError):
+            found.append(path.stat().st_mtime)
+    return max(found, default=math.inf)
 
 
 def process_of(places: Places, run: str) -> Process | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from headrace.model.alerts import ByTopic
@@ -73,22 +73,21 @@ class TopicWatch:
         return wanted is not None and wanted.wanted == Wanted.RUNNING
 
 
-def late(
-    topics: Mapping[tuple[str, str], ByTopic], since: float, at: float
-) -> dict[str, tuple[ByTopic, str]]:
+def late(topics: Sequence[ByTopic], since: float, at: float) -> dict[str, tuple[ByTopic, str]]:
     """By the key of its alert: whose rows have waited too long, and its title. Pure."""
-    found = {}
-    for by in topics.values():
+    found: dict[str, tuple[ByTopic, str]] = {}
+    for by in topics:
         waits_s = at - max(by.until or by.since, since)
         if waits_s > LATE_S:
             why = by.problem or "the relay says nothing (relay.log)"
             title = f"Alert rows of {by.query} wait in the topic {by.topic}: {why}"
-            found[f"{RULE}:{by.pipeline}:{by.query}"] = (by, title)
+            found.setdefault(f"{RULE}:{by.pipeline}:{by.query}", (by, title))
     return found
 
 
 def _until(
-    worked_until: Worked, topics: Mapping[tuple[str, str], ByTopic], pipeline: str, query: str
+    worked_until: Worked, topics: Sequence[ByTopic], pipeline: str, query: str
 ) -> float | None:
-    until, by = worked_until(pipeline, query), topics.get((pipeline, query))
-    return until if until is None or by is None else min(until, by.until or 0.0)
+    until = worked_until(pipeline, query)
+    mine = [by.until or 0.0 for by in topics if (by.pipeline, by.query) == (pipeline, query)]
+    return until if until is None else min([until, *mine])
