@@ -48,7 +48,7 @@ def test_a_record_says_all_about_its_row() -> None:
 
 
 def test_a_row_that_was_sent_twice_is_known_by_its_moment() -> None:
-    def twin(value: bytes) -> str | None:
+    def twin(value: bytes) -> bytes | None:
         found = read(value)
         assert found is not None
         return found.twin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,11 +24,20 @@ def conn(tmp_path: Path) -> Iterator[db.Store]:
 
 
 def row(
-    cluster: int, *, resolved: bool = False, twin: str | None = None, offset: int = 1_000
+    cluster: int,
+    *,
+    resolved: bool = False,
+    twin: bytes | None = None,
+    offset: int = 1_000,
+    moment: float = 100.0,
 ) -> TopicRow:
     given = {"c": cluster, "at": None, "resolved": resolved}
-    (made,) = alertlines.lines([given], SHAPE, alertlines.Batch("topic", 0, 100.0))
+    (made,) = alertlines.lines([given], SHAPE, alertlines.Batch("topic", 0, moment))
     return TopicRow("metrics", "hot", made, 0, offset, twin)
+
+
+def remembered(conn: db.Store) -> int:
+    return int(db.rows(conn, "SELECT count(*) AS n FROM topic_rows")[0]["n"])
 
 
 def counts(conn: db.Store) -> dict[str, int]:
@@ -45,14 +55,68 @@ def test_rows_open_count_and_resolve_and_the_place_goes_with_them(conn: db.Store
 
 
 def test_a_twin_changes_nothing_until_it_is_forgotten(conn: db.Store) -> None:
-    alerttopics.take(conn, "t", [row(1, twin="x"), row(1, twin="x")], {0: 2}, 100.0)
-    alerttopics.take(conn, "t", [row(1, resolved=True, twin="y"), row(1, twin="x")], {0: 4}, 101.0)
+    alerttopics.take(conn, "t", [row(1, twin=b"x"), row(1, twin=b"x")], {0: 2}, 100.0)
+    resolving = row(1, resolved=True, twin=b"y")
+    alerttopics.take(conn, "t", [resolving, row(1, twin=b"x")], {0: 4}, 101.0)
     assert counts(conn) == {}
 
     alerttopics.forget(conn, 100.0 + alerttopics.TWINS_KEPT_S + 1)
-    alerttopics.take(conn, "t", [row(1, twin="x")], {0: 5}, 102.0)
+    alerttopics.take(conn, "t", [row(1, twin=b"x")], {0: 5}, 102.0)
     assert counts(conn) == {"Cluster 1": 1}
     assert alerttopics.positions(conn, "t") == {0: 5}, "places are kept for longer"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_is_sent_again_changes_nothing(conn: db.Store, seed: int) -> None:
+    """Also rows that resolved nothing at first, of which most are not remembered, and rows of one
+    moment."""
+    chance = random.Random(seed)
+    moment, sent = 100.0, []
+    for number in range(60):
+        moment += chance.choice((0, 0, 1))
+        given = {"resolved": chance.random() < 0.7, "twin": str(number).encode()}
+        sent.append(row(chance.choice((1, 2)), moment=moment, **given))
+    begin = chance.randrange(len(sent))
+    alerttopics.take(conn, "t", sent, {0: 1}, 500.0)
+    before = alerts.listed(conn, "all")
+
+    for _ in range(2):
+        assert alerttopics.take(conn, "t", sent[begin:], {0: 1}, 501.0) == []
+
+    assert alerts.listed(conn, "all") == before
+
+
+def test_rows_that_resolve_nothing_are_not_kept_in_mind(conn: db.Store) -> None:
+    for number in range(1_000):
+        quiet = row(number % 3, resolved=True, twin=str(number).encode(), moment=100.0 + number)
+        alerttopics.take(conn, "t", [quiet], {0: number}, 100.0 + number)
+
+    assert remembered(conn) == 3, "the last of each key"
+
+
+def test_a_row_from_before_an_alert_was_opened_does_not_resolve_it(conn: db.Store) -> None:
+    alerttopics.take(conn, "t", [row(1, twin=b"x", moment=100.0)], {0: 1}, 100.0)
+
+    alerttopics.take(conn, "t", [row(1, resolved=True, twin=b"y", moment=99.0)], {0: 2}, 101.0)
+    assert counts(conn) == {"Cluster 1": 1}
+    alerttopics.take(conn, "t", [row(1, resolved=True, twin=b"z", moment=100.0)], {0: 3}, 102.0)
+    assert counts(conn) == {}
+
+
+def test_so_many_rows_are_kept_in_mind_and_no_more(
+    conn: db.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alerttopics, "TWINS_MAX", 10)
+    monkeypatch.setattr(alerttopics, "BITE_ROWS", 3)
+    for number in range(25):
+        one = row(1, twin=str(number).encode())
+        alerttopics.take(conn, "t", [one], {0: number}, 100.0 + number)
+
+    alerttopics.forget(conn, 200.0)
+
+    assert remembered(conn) == 10
+    alerttopics.take(conn, "t", [row(1, twin=b"24")], {0: 26}, 126.0)
+    assert counts(conn) == {"Cluster 1": 25}, "the newest are kept"
 
 
 def test_what_changed_is_told_once_and_in_order(conn: db.Store) -> None:
@@ -102,12 +166,12 @@ def test_a_row_that_cannot_be_written_takes_the_place_back_with_it(conn: db.Stor
 def test_from_a_damaged_file_also_the_places_are_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     with closing(db.open_alerts(path)) as old:
-        alerttopics.take(old, "t", [row(1, twin="x")], {0: 7}, 100.0)
+        alerttopics.take(old, "t", [row(1, twin=b"x")], {0: 7}, 100.0)
         taken = alertlines.lines([{"c": 3, "at": None}], SHAPE, alertlines.Batch("id", 5, 1.0))
         alerts.take(old, "metrics", "hot", taken, 100.0)
     with closing(db.open_alerts(tmp_path / "new.db")) as new:
         assert aside.salvage_alerts(path, new) == 2
 
-        alerttopics.take(new, "t", [row(1, twin="x")], {0: 8}, 101.0)
+        alerttopics.take(new, "t", [row(1, twin=b"x")], {0: 8}, 101.0)
         assert alerts.take(new, "metrics", "hot", taken, 102.0) == []
         assert counts(new) == {"Cluster 1": 1, "Cluster 3": 1}

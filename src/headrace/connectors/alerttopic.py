@@ -126,7 +126,7 @@ def opened(record: Record, own: str) -> TopicRow | None:
         raise ValueError(f"it is no alert row: {exc!r}") from exc
     # With its own moment in it, the same row again is one that was sent twice.
     same = json.dumps([owner.pipeline, owner.query, resolved, row], sort_keys=True)
-    twin = None if at is None else hashlib.sha256(same.encode()).hexdigest()
+    twin = None if at is None else hashlib.sha256(same.encode()).digest()[:16]
     return TopicRow(owner.pipeline, owner.query, made, record.partition, record.offset, twin)
 
 

@@ -67,7 +67,7 @@ class TopicRow:
     row: AlertRow
     partition: int
     offset: int
-    twin: str | None
+    twin: bytes | None
 
 
 @dataclass(frozen=True, slots=True)

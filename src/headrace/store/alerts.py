@@ -123,6 +123,12 @@ def applied(conn: db.Store, pipeline: str, query: str, row: AlertRow, at: float)
     return [Change(True, key, row.title)] if _add(conn, key, pipeline, query, row, at) else []
 
 
+def is_opened_after(conn: db.Store, key: str, at: float) -> bool:
+    """An alert of this key is open, and was opened by a row of a later moment."""
+    sql = "SELECT 1 FROM alerts WHERE key = ? AND resolved_at IS NULL AND opened_at > ?"
+    return conn.execute(sql, (key, at)).fetchone() is not None
+
+
 def key_of(pipeline: str, query: str, row: AlertRow) -> str:
     """PIPELINE/QUERY/KEY; rules have none with a slash. Several columns: as a JSON list."""
     if row.left_out:

@@ -1,8 +1,9 @@
 """Alert rows that came by a topic, in alerts.db. Written by the relay; the supervisor reads what
 changed, to tell of it.
 
-Invariant: rows, the place in the topic up to which they were taken, and what they changed are
-written in one transaction, so that none is taken twice or left out, whoever is killed.
+Invariants: rows, the place in the topic up to which they were taken, and what they changed are
+written in one transaction, so that none is taken twice or left out, whoever is killed. What is
+remembered of rows does not grow with those that change nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from headrace.store import alerts, db
 from headrace.store.alerts import Change
 
 TWINS_KEPT_S = 8 * 86_400.0  # a row is sent again after a restart: also one after a holiday
+TWINS_MAX = 200_000  # far more than a batch opens, counts and resolves
+BITE_ROWS = 5_000  # forgotten in a transaction, so that nobody waits long
 
 
 def take(
@@ -24,9 +27,9 @@ def take(
     with db.transaction(conn):
         known = positions(conn, topic)  # of another relay, too, that has not ended yet
         for one in rows:
-            if one.offset < known.get(one.partition, 0) or _is_twin(conn, one, at):
+            if one.offset < known.get(one.partition, 0) or _is_twin(conn, one):
                 continue
-            found = alerts.applied(conn, one.pipeline, one.query, one.row, at)
+            found = _applied(conn, one, at)
             conn.executemany(
                 "INSERT INTO topic_changes (pipeline, is_opened, key, title, at)"
                 " VALUES (?, ?, ?, ?, ?)",
@@ -42,13 +45,32 @@ def take(
     return changes
 
 
-def _is_twin(conn: db.Store, one: TopicRow, at: float) -> bool:
+def _is_twin(conn: db.Store, one: TopicRow) -> bool:
     if one.twin is None:
         return False
-    added = conn.execute(
-        "INSERT OR IGNORE INTO topic_rows (twin, at) VALUES (?, ?)", (one.twin, at)
+    found = conn.execute("SELECT 1 FROM topic_rows WHERE twin = ?", (one.twin,))
+    return found.fetchone() is not None
+
+
+def _applied(conn: db.Store, one: TopicRow, at: float) -> list[Change]:
+    """What the row changes. It is remembered if it might change something when it comes again."""
+    key = alerts.key_of(one.pipeline, one.query, one.row)
+    if one.twin is None:
+        return alerts.applied(conn, one.pipeline, one.query, one.row, at)
+    if one.row.resolved and alerts.is_opened_after(conn, key, one.row.at):
+        return []  # so an earlier row that comes again resolves nothing
+    found = alerts.applied(conn, one.pipeline, one.query, one.row, at)
+    is_quiet = one.row.resolved and not found
+    if is_quiet:
+        # Earlier ones need no memory: what is opened from now on is later than they. Of the same
+        # moment there may be more, and the moment does not tell which of them came first.
+        sql = "DELETE FROM topic_rows WHERE quiet = ? AND moment < ?"
+        conn.execute(sql, (key, one.row.at))
+    conn.execute(
+        "INSERT INTO topic_rows (twin, at, quiet, moment) VALUES (?, ?, ?, ?)",
+        (one.twin, at, *((key, one.row.at) if is_quiet else (None, None))),
     )
-    return added.rowcount == 0
+    return found
 
 
 def positions(conn: db.Store, topic: str) -> dict[int, int]:
@@ -89,6 +111,13 @@ def told(conn: db.Store, upto: int) -> None:
 def forget(conn: db.Store, at: float) -> None:
     """Places of a topic that nobody has read for long are of one that was made anew."""
     with db.transaction(conn):
-        conn.execute("DELETE FROM topic_rows WHERE at < ?", (at - TWINS_KEPT_S,))
         old = at - alerts.TAKEN_KEPT_S
         conn.execute("DELETE FROM topic_positions WHERE at < ?", (old,))
+    sql = "SELECT at FROM topic_rows ORDER BY at DESC LIMIT 1 OFFSET ?"
+    surplus = [row["at"] for row in db.rows(conn, sql, (TWINS_MAX,))]
+    last = max([at - TWINS_KEPT_S, *surplus])
+    sql = "DELETE FROM topic_rows WHERE twin IN (SELECT twin FROM topic_rows WHERE at <= ? LIMIT ?)"
+    count = BITE_ROWS
+    while count == BITE_ROWS:
+        with db.transaction(conn):
+            count = conn.execute(sql, (last, BITE_ROWS)).rowcount

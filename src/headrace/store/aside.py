@@ -79,11 +79,18 @@ def salvage_alerts(damaged: Path, conn: sqlite3.Connection) -> int:
         old = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
         old.execute("PRAGMA writable_schema = 1")  # reads on where the file's end is missing
         old.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        # Before the alerts: without these, rows that were taken would be taken again.
+        # In one: each row by itself would wait for the disk. Without the numbers of batches and the
+        # places, rows that were taken would be taken again.
+        conn.execute("BEGIN IMMEDIATE")
         _copied(old, conn, "taken_batches", "query_id")
         _copied(old, conn, "topic_positions", "rowid")
-        _copied(old, conn, "topic_rows", "rowid")
-        kept = _copied(old, conn, "alerts", "rowid")
+        found = _copied(old, conn, "alerts", "rowid")
+        _copied(old, conn, "topic_rows", "twin")
+        conn.execute("COMMIT")
+        kept = found
+    if conn.in_transaction:  # the disk is full
+        with contextlib.suppress(sqlite3.Error):
+            conn.execute("ROLLBACK")
     if old is not None:
         old.close()
     return kept
@@ -92,12 +99,12 @@ def salvage_alerts(damaged: Path, conn: sqlite3.Connection) -> int:
 def _copied(old: sqlite3.Connection, conn: sqlite3.Connection, table: str, by: str) -> int:
     """The columns that both have: the old file may be of an earlier version. None of a table that
     it does not know."""
-    known = [{row[1] for row in c.execute(f"PRAGMA table_info({table})")} for c in (old, conn)]
-    if not (columns := sorted(known[0] & known[1])):
-        return 0
-    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
     kept = 0
     with contextlib.suppress(sqlite3.Error):
+        known = [{row[1] for row in c.execute(f"PRAGMA table_info({table})")} for c in (old, conn)]
+        if not (columns := sorted(known[0] & known[1])):
+            return 0
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
         for row in old.execute(f"SELECT {names} FROM {table} ORDER BY {by}"):  # noqa: S608
             into = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"  # noqa: S608
             kept += conn.execute(into, row).rowcount

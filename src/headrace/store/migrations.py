@@ -131,8 +131,11 @@ _ALERTS_3: Step = (
     """CREATE TABLE topic_positions (
         topic TEXT NOT NULL, partition INTEGER NOT NULL, next INTEGER NOT NULL, at REAL NOT NULL,
         PRIMARY KEY (topic, partition))""",
-    "CREATE TABLE topic_rows (twin TEXT PRIMARY KEY, at REAL NOT NULL)",
+    # `quiet` is the key of the alert that a row did not have to resolve, `moment` the row's own.
+    """CREATE TABLE topic_rows (
+        twin BLOB PRIMARY KEY, at REAL NOT NULL, quiet TEXT, moment REAL) WITHOUT ROWID""",
     "CREATE INDEX topic_rows_by_time ON topic_rows (at)",
+    "CREATE INDEX topic_rows_quiet ON topic_rows (quiet, moment) WHERE quiet IS NOT NULL",
     """CREATE TABLE topic_changes (
         id INTEGER PRIMARY KEY AUTOINCREMENT, pipeline TEXT NOT NULL, is_opened INTEGER NOT NULL,
         key TEXT NOT NULL, title TEXT NOT NULL, at REAL NOT NULL)""",
