@@ -357,6 +357,40 @@ def test_what_is_wrong_is_said_however_long_it_lasts(places: Places, sink: Elsew
     assert found.words(NOW + 9 * DAY_S) == f"progress events to elsewhere: 1 wait. {DOWN}"
 
 
+def test_while_settings_are_wrong_the_sink_of_before_is_used_and_it_is_said(
+    places: Places, sink: Elsewhere
+) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    going.tick(sink, NOW)
+    run.tells(0)
+
+    assert going.tick(sink, NOW, "no field 'server'.") is None
+    found = exports.read(places, "x")
+    going.tick(sink, NOW)
+    later = exports.read(places, "x")
+
+    assert sink.batches() == [0]
+    assert found is not None
+    assert found.words(NOW) == "progress events to elsewhere: none waits. no field 'server'."
+    assert later is not None
+    assert later.problem is None
+
+
+def test_without_any_sink_events_wait_until_there_is_one(places: Places, sink: Elsewhere) -> None:
+    run = Run(places)
+    going = Exporting("x", places)
+    run.tells(0, 1)
+
+    assert going.tick(None, NOW, "no field 'server'.") is None
+    found = exports.read(places, "x")
+    going.tick(sink, NOW)
+
+    assert found is not None
+    assert found.words(NOW) == "progress events to [metrics.x]: 2 wait. no field 'server'."
+    assert sink.batches() == [0, 1]
+
+
 def test_a_run_that_was_deleted_while_nobody_read_is_forgotten(
     places: Places, sink: Elsewhere
 ) -> None:

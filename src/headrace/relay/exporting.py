@@ -117,23 +117,25 @@ class Exporting:
         self._queue = Queue(dropped=self._export.dropped + sum(lost))
         self._said = self._export.dropped  # of them, in the log
 
-    def tick(self, sink: Sink, now: float) -> str | None:
-        """What is wrong, in words. `now` is wall-clock time."""
+    def tick(self, sink: Sink | None, now: float, wrong: str | None = None) -> str | None:
+        """What is wrong with sending, in words. `now` is wall-clock time, `wrong` what is wrong
+        with the settings: without a sink of before, all waits until they are right."""
         self._queue.add(self._following.read())
-        sent, problem = self._send(sink)
+        sent, problem = (0, None) if sink is None else self._send(sink)
+        to = sink.to if sink is not None else self._export.to or f"[metrics.{self._export.name}]"
         is_more = self._queue.dropped > self._export.dropped
         self._export = replace(
             self._export,
-            to=sink.to,
+            to=to,
             sent=self._export.sent + sent,
             dropped=self._queue.dropped,
             dropped_at=now if is_more else self._export.dropped_at,
             waiting=len(self._queue.waiting),
-            problem=problem,
+            problem=" ".join(words for words in (wrong, problem) if words) or None,
         )
         self._tell_dropped()
-        wrong = self._write_down() or problem
-        return f"progress events to {sink.to} wait: {wrong}" if wrong else None
+        problem = self._write_down() or problem
+        return f"progress events to {to} wait: {problem}" if problem else None
 
     def _tell_dropped(self) -> None:
         """While it grows, whenever it has doubled; and how many it were in the end."""

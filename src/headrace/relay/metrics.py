@@ -51,26 +51,26 @@ class Metrics:
         self._asked: Kafka | None = None
 
     def tick(self, work: Workspace) -> list[str]:
-        """What is wrong, in words."""
+        """What is wrong, in words. While the settings are, what stood there before holds."""
+        wrong = None
         try:
-            topic = self._wanted(work.settings)
+            self._choose(work.settings)
         except Error as exc:
-            return [f"{exc.what} {exc.why or ''}".rstrip()]
-        if topic is None:
+            wrong = f"{exc.what} {exc.why or ''}".rstrip()
+        if self._topic is None and wrong is None:
             return []
         self._exporting = self._exporting or Exporting(NAME, work.places)
-        problem = self._exporting.tick(topic, time.time())
-        return [problem] if problem else []
+        problem = self._exporting.tick(self._topic, time.time(), wrong)
+        return [words for words in (wrong, problem) if words]
 
     def close(self) -> None:
         if self._topic is not None:
             self._topic.close()
         self._topic = self._asked = None
 
-    def _wanted(self, settings: Settings) -> Topic | None:
+    def _choose(self, settings: Settings) -> None:
         asked = outlets.metrics(settings)
         if asked != self._asked:
             self.close()
             self._asked = asked
             self._topic = None if asked is None else Topic(asked)
-        return self._topic
