@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from brokers.cluster import Cluster
@@ -116,6 +120,20 @@ def is_open(project: rig.Project, title: str) -> bool:
     return any(one["title"] == title for one in listed(project))
 
 
+def written(broker: Cluster, alerts: str, cluster: int) -> int:
+    """Rows in the topic: `overloaded` has a number there, `plain` a text."""
+    values = [record.value() for record in everything(broker, alerts)]
+    same = re.compile(rb'"cluster":"?%d\b' % cluster)
+    return sum(same.search(value) is not None for value in values)
+
+
+def relay(project: rig.Project) -> psutil.Process:
+    (found,) = [
+        one for one in rig.processes_in(project.folder) if "headrace.relay.main" in one.cmdline()
+    ]
+    return found
+
+
 def test_the_query_runs_in_real_time(project: rig.Project) -> None:
     queries = project.status("guard")["queries"]
 
@@ -165,11 +183,9 @@ def test_a_killed_relay_is_started_again_and_goes_on_where_it_was(
 ) -> None:
     """Also of `plain`, whose rows have no moment of their own: only its place keeps them apart."""
     source, _ = topics(project)
-    (relay,) = [
-        one for one in rig.processes_in(project.folder) if "headrace.relay.main" in one.cmdline()
-    ]
-    rig.kill(relay.pid)
-    relay.wait(30)
+    killed = relay(project)
+    rig.kill(killed.pid)
+    killed.wait(30)
 
     sent(broker, source, row(7, 99.0, 20))
 
@@ -199,6 +215,29 @@ def test_a_topic_made_anew_with_more_partitions_is_read_from_its_beginning(
     rig.eventually("it is known", lambda: partitions(admin, alerts) == 3, 30)
     sent(broker, alerts, {"value": changed, "partition": 2})
     rig.eventually("it is open", lambda: is_open(project, "Cluster 9: load 99.0"), 60)
+
+
+def test_rows_that_the_broker_deleted_before_they_were_taken_are_an_alert(
+    project: rig.Project, broker: Cluster
+) -> None:
+    source, alerts = topics(project)
+    admin, stopped = AdminClient({"bootstrap.servers": broker.servers()}), relay(project)
+    stopped.suspend()
+    try:
+        time.sleep(2)  # what it has asked for is answered by then
+        sent(broker, source, row(10, 99.0, 40))
+        rig.eventually("both rows are there", lambda: written(broker, alerts, 10) == 2, 60)
+        upto = [TopicPartition(alerts, n, OFFSET_END) for n in range(partitions(admin, alerts))]
+        for done in admin.delete_records(upto).values():
+            done.result(30)
+    finally:
+        stopped.resume()
+
+    told_of = "were deleted before they were taken"
+    rig.eventually("it is told", lambda: any(told_of in o["title"] for o in listed(project)), 60)
+    sent(broker, source, row(11, 99.0, 41))
+    rig.eventually("it goes on", lambda: is_open(project, "Cluster 11: load 99.0"), 60)
+    assert not is_open(project, "Cluster 10: load 99.0")
 
 
 def test_a_deployment_that_changes_the_topic_leaves_no_row_behind(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from headrace.model.places import Places
 from headrace.model.runs import Desired, RunSpec, run_name
 from headrace.project.workspace import Workspace, open_workspace
 from headrace.relay.alerting import AFTER_S, Alerting, by_topic
-from headrace.relay.taking import Goal, Taker, begin
+from headrace.relay.taking import Goal, Taker, begin, deleted
 from headrace.state import alerttopics, folders
 from headrace.state.homes import home
 
@@ -72,6 +72,7 @@ class Idle(Taker):
 
     def __init__(self, topic: Kafka, places: Places, home: str) -> None:
         self.since, self.until, self.problem = time.time(), None, None
+        self.lost, self.lost_at = 0, None
 
     def end(self) -> None:
         pass
@@ -221,21 +222,44 @@ def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert any("alerttopics.json cannot be written" in one for one in said)
 
 
+def test_rows_that_were_lost_are_counted_on_by_another_relay(tmp_path: Path) -> None:
+    work = deployed(tmp_path, NOBODY)
+    alerttopics.write(work.places, [replace(line(20.0), lost=5, lost_at=15.0)])
+    made: list[Idle] = []
+
+    def start(topic: Kafka, places: Places, home: str) -> Taker:
+        made.append(Idle(topic, places, home))
+        return made[0]
+
+    alerting = Alerting(start)
+    alerting.tick(work)
+    (first,) = alerttopics.read(work.places)
+    made[0].lost, made[0].lost_at = 2, 30.0
+    for _ in range(2):
+        alerting.tick(work)
+    (second,) = alerttopics.read(work.places)
+
+    assert (first.lost, first.lost_at) == (5, 15.0)
+    assert (second.lost, second.lost_at) == (7, 30.0)
+
+
 @pytest.mark.parametrize(
-    ("known", "ends", "starts"),
+    ("known", "ends", "starts", "lost"),
     [
-        ({}, {0: Ends(3, 9)}, {0: 3}),
-        ({0: 5}, {0: Ends(3, 9)}, {0: 5}),
-        ({0: 9}, {0: Ends(3, 9)}, {0: 9}),
-        ({0: 1}, {0: Ends(3, 9)}, {0: 3}),
-        ({0: 12}, {0: Ends(3, 9)}, {0: 3}),
-        ({0: 5}, {0: Ends(3, 9), 1: Ends(0, 2)}, {0: 5, 1: 0}),
+        ({}, {0: Ends(3, 9)}, {0: 3}, 0),
+        ({0: 5}, {0: Ends(3, 9)}, {0: 5}, 0),
+        ({0: 9}, {0: Ends(3, 9)}, {0: 9}, 0),
+        ({0: 1}, {0: Ends(3, 9)}, {0: 3}, 2),
+        ({0: 1, 1: 4}, {0: Ends(3, 9), 1: Ends(9, 9)}, {0: 3, 1: 9}, 7),
+        ({0: 12}, {0: Ends(3, 9)}, {0: 3}, 0),
+        ({0: 5}, {0: Ends(3, 9), 1: Ends(0, 2)}, {0: 5, 1: 0}, 0),
     ],
 )
 def test_it_goes_on_where_it_was_or_where_the_topic_begins(
-    known: dict[int, int], ends: dict[int, Ends], starts: dict[int, int]
+    known: dict[int, int], ends: dict[int, Ends], starts: dict[int, int], lost: int
 ) -> None:
     assert begin(known, ends) == starts
+    assert deleted(known, ends) == lost
 
 
 def test_all_is_taken_once_every_partition_is_where_it_ended_then() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.connectors import alertlines
 from headrace.model.alerts import ByTopic, TopicRow
+from headrace.model.exports import NEWS_S
 from headrace.model.places import Places
 from headrace.model.runs import Desired, Wanted
 from headrace.state import alerttopics as told
@@ -103,6 +105,25 @@ def test_rows_that_nobody_takes_are_an_alert_until_they_are(tmp_path: Path) -> N
     ]
 
     bench.relay(until=bench.now)
+    bench.take(1)
+    assert bench.open() == []
+
+
+def test_rows_that_were_deleted_before_they_were_taken_are_an_alert_for_a_day(
+    tmp_path: Path,
+) -> None:
+    """Also of a pipeline that is stopped meanwhile; that all others are taken does not end it."""
+    bench = Bench(tmp_path)
+    desired.write(bench.places, Desired("metrics", Wanted.STOPPED, "v", "dev", "metrics.py"))
+    told.write(bench.places, [replace(BY, until=1e6, lost=1200, lost_at=1000.0)])
+
+    bench.take(1)
+    bench.take(NEWS_S - 2)
+    assert bench.open() == [
+        "1,200 rows of the topic headraceAlerts were deleted before they were taken:"
+        " alerts of hot may be missing, or open for good"
+    ]
+
     bench.take(1)
     assert bench.open() == []
 

@@ -74,7 +74,8 @@ class TopicRow:
 class ByTopic:
     """A query whose alert rows come by a topic: since when somebody looks there, until when all
     of them were taken, and what is wrong, in words. A query whose topic was changed has two, while
-    rows of an earlier version may be in the old one."""
+    rows of an earlier version may be in the old one. `lost` rows, of whichever query, the broker
+    had deleted before they were taken; `lost_at` is when the last of them were missed."""
 
     pipeline: str
     query: str
@@ -84,6 +85,8 @@ class ByTopic:
     problem: str | None = None
     version: str = ""  # whose settings name the topic, in this profile
     profile: str = ""
+    lost: int = 0
+    lost_at: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

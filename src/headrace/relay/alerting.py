@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace import config
 from headrace.config import FILE
@@ -129,14 +129,20 @@ class Alerting:
         topic = one.topic.topic or "" if one.topic else ""
         before = self._before.get(one.name)
         taker = self._takers.get(one.key)
-        since = taker.since if taker else 0.0
-        until = taker.until if taker else None
-        if before is not None:
-            since, until = min(since, before.since), until or before.until
-        problem = one.problem or (taker.problem if taker else None)
-        return ByTopic(
-            one.pipeline, one.query, topic, since, until, problem, one.version, one.profile
+        found = ByTopic(
+            one.pipeline, one.query, topic, 0.0, None, one.problem, one.version, one.profile
         )
+        if taker is not None:
+            found = replace(
+                found, since=taker.since, until=taker.until, problem=one.problem or taker.problem,
+                lost=taker.lost, lost_at=taker.lost_at,
+            )  # fmt: skip
+        if before is not None:
+            found = replace(
+                found, since=min(found.since, before.since), until=found.until or before.until,
+                lost=found.lost + before.lost, lost_at=found.lost_at or before.lost_at,
+            )  # fmt: skip
+        return found
 
     def close(self) -> None:
         for taker in self._takers.values():

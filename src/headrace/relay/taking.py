@@ -41,12 +41,15 @@ class Goal:
 
 
 class Taker:
-    """`since` when it looks, `until` when all is taken, `problem` in words."""
+    """`since` when it looks, `until` when all is taken, `problem` in words; `lost` rows were
+    deleted before they were taken, the last of them missed at `lost_at`."""
 
     def __init__(self, topic: Kafka, places: Places, home: str) -> None:
         self.since = time.time()
         self.until: float | None = None
         self.problem: str | None = None
+        self.lost = 0
+        self.lost_at: float | None = None
         self._topic = topic
         self._name = topic.topic or ""
         self._places = places
@@ -74,16 +77,25 @@ class Taker:
         """Until something has to be opened anew: the store, or the topic."""
         with Following(self._topic) as broker:
             topic = broker.identity(self._name)
-            ends = broker.ends({self._name: broker.partitions(self._name)})
+            found = broker.ends({self._name: broker.partitions(self._name)})
+            ends = {partition: end for (_, partition), end in found.items()}
             with closing(db.open_alerts(self._places.alerts)) as conn:
                 if conn.note:
                     logger.warning("%s", conn.note)
-                known = alerttopics.positions(conn, topic)
-                starts = begin(known, {partition: end for (_, partition), end in ends.items()})
-                gone_back = {p: at for p, at in starts.items() if at < known.get(p, 0)}
-                alerttopics.begin_anew(conn, topic, gone_back)
+                starts = self._begin(conn, topic, ends)
                 broker.follow(self._name, starts)
                 self._follow(conn, broker, topic, dict(starts))
+
+    def _begin(self, conn: db.Store, topic: str, ends: Mapping[int, Ends]) -> dict[int, int]:
+        known = alerttopics.positions(conn, topic)
+        starts = begin(known, ends)
+        # Written down at once: what is gone is counted once, however often this is tried.
+        moved = {p: at for p, at in starts.items() if at != known.get(p, at)}
+        alerttopics.begin_anew(conn, topic, moved)
+        if missed := deleted(known, ends):
+            logger.error("%d rows of %s were deleted before they were taken", missed, self._name)
+            self.lost, self.lost_at = self.lost + missed, time.time()
+        return starts
 
     def _follow(
         self, conn: db.Store, broker: Following, topic: str, places: dict[int, int]
@@ -127,12 +139,15 @@ class Taker:
 
 
 def begin(known: Mapping[int, int], ends: Mapping[int, Ends]) -> dict[int, int]:
-    """Where to go on in each partition. What the topic has deleted is told, not waited for; of a
+    """Where to go on in each partition. What the topic has deleted is not waited for; of a
     partition that is new, all of it is taken."""
     starts = {}
     for partition, end in ends.items():
         next_ = known.get(partition, end.low)
-        if next_ < end.low:
-            logger.error("%d alert rows were deleted before they were taken", end.low - next_)
         starts[partition] = next_ if end.low <= next_ <= end.high else end.low
     return starts
+
+
+def deleted(known: Mapping[int, int], ends: Mapping[int, Ends]) -> int:
+    """How many rows are gone that nobody has taken."""
+    return sum(max(0, end.low - known.get(partition, end.low)) for partition, end in ends.items())
