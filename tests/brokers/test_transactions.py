@@ -17,7 +17,7 @@ from brokers.reader import committed
 from headrace.connectors.kafka import kafka
 from headrace.connectors.kafkaonce import Transactions
 from headrace.errors import ConnectorError
-from headrace.failures.classify import FailureText, classify
+from headrace.failures.classify import FailureText, Verdict, classify
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 _QUERY_ID = "sql.streaming.queryId"
@@ -113,6 +113,25 @@ def test_a_predecessor_that_still_lives_can_commit_nothing(
 
     assert slug(caught.value) == "kafka-fenced"
     assert sorted(committed(broker, topic, 2)) == ["0", "1"]
+
+
+def test_after_a_transaction_that_the_broker_has_ended_the_next_run_goes_on(
+    spark: Any, broker: Cluster, topic: str, sink: Sinks
+) -> None:
+    """As after an outage of the broker that was longer than a transaction may take."""
+    run = sink(topic, **{"kafka.transaction.timeout.ms": "1000"})
+    run.take(numbers(spark, 0), 0)
+    # The broker looks for what took too long every 10 seconds.
+    slow = "SELECT CAST(id + 1 AS STRING) AS value FROM range(0, 2, 1, 2) WHERE id = 0 OR "
+    late = slow + "java_method('java.lang.Thread', 'sleep', 15000L) IS NULL"
+
+    with pytest.raises(KafkaException) as caught:
+        run.take(spark.sql(late), 1)
+    sink(topic).take(numbers(spark, 1, 2), 1)
+
+    verdict = told(caught.value)
+    assert (verdict.slug, verdict.retries) == ("kafka-fenced", 3)
+    assert sorted(committed(broker, topic, 3)) == ["0", "1", "2"]
 
 
 def test_a_checkpoint_that_was_set_back_is_refused(spark: Any, topic: str, sink: Sinks) -> None:
@@ -217,6 +236,10 @@ def test_it_logs_in_as_the_source_does(
 
 
 def slug(exc: Exception) -> str:
-    """As the catalogue calls it once it has come through Spark."""
+    return told(exc).slug
+
+
+def told(exc: Exception) -> Verdict:
+    """By the catalogue, once it has come through Spark."""
     text = f"Traceback (most recent call last):\ncimpl.KafkaException: {exc}\n"
-    return classify(FailureText(None, (("py4j.Py4JException", text),), text)).slug
+    return classify(FailureText(None, (("py4j.Py4JException", text),), text))

@@ -540,6 +540,7 @@ def test_only_retry_then_human_has_a_number_of_tries() -> None:
         ("state-file-lost", 2),
         ("worker-lost", 2),
         ("topic-missing", 3),
+        ("kafka-fenced", 3),
         ("topic-went-back", 3),
         ("delta-source-schema-moved", 3),
         ("event-hubs-reader-displaced", 3),

@@ -154,18 +154,21 @@ ENTRIES = (
     Entry(
         28,
         "kafka-fenced",
-        # A run of Headrace is the only one by its lock: whoever fences it is started elsewhere,
-        # and starting again would fence that one in turn.
-        Kind.HUMAN,
+        # A broker that was away for longer than a transaction may take has ended it, and the next
+        # run simply goes on. A copy that runs elsewhere is fenced in turn by every start of ours:
+        # so a few tries, not endless ones.
+        Kind.RETRY_THEN_HUMAN,
+        retries=3,
         patterns=(
             r"\bKafkaError\{.*(?:_FENCED|PRODUCER_FENCED|INVALID_PRODUCER_EPOCH)",
             r"\bProducerFencedException\b|\bInvalidProducerEpochException\b",
         ),
         what="Kafka takes no more transactions of this run.",
-        why="Another run of the same query writes to the topic, or a batch took longer than its "
-        "transaction may (15 minutes).",
-        fix="Look whether a copy of the pipeline runs elsewhere, and make long batches smaller "
-        "(max_rows); then `headrace start NAME`. Nothing of the batch was committed.",
+        why="A batch, or an outage of the broker in the middle of one, took longer than a "
+        "transaction may (15 minutes); or another run of the same query writes to the topic.",
+        fix="It is tried three times more; nothing of the batch was committed. If this repeats, "
+        "look whether a copy of the pipeline runs elsewhere, and make long batches smaller "
+        "(max_rows); then `headrace start NAME`.",
     ),
     Entry(
         29,
