@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,23 @@ def test_a_row_that_was_sent_twice_is_known_by_its_moment() -> None:
 
 def test_rows_of_another_project_are_left_to_it() -> None:
     assert read(record(ROW), home="other") is None
+
+
+def test_a_moment_without_a_zone_is_utc_wherever_the_relay_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        found = read(record({**ROW, "at": "2026-11-16T10:00:01.500000"}))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert found is not None
+    assert found.row.at == 1794823201.5
+    assert found.row.data["at"] == "2026-11-16 10:00:01.500000", "as a batch shows it"
+    assert found.twin is not None
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 TOPIC = "headraceAlerts"
 _RECORD = ("key", "value")
-_MOMENT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"  # with all that Spark knows: rows are told apart by it
+_MOMENT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # with all that Spark knows: rows are told apart by it
+_MOMENTS = {"timestampFormat": f"{_MOMENT}XXX", "timestampNTZFormat": _MOMENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class AlertTopic(Connector):
             F.col(alertlines.RESOLVED).alias("resolved"),
             F.struct(*own).alias("row"),
         )
-        value = F.to_json(body, {"ignoreNullFields": "false", "timestampFormat": _MOMENT})
+        value = F.to_json(body, {"ignoreNullFields": "false", **_MOMENTS})
         # One key a query: Kafka keeps the order of rows of one key.
         key = F.lit(f"{self.owner.home}/{self.owner.pipeline}/{self.owner.query}")
         return rows.select(key.alias("key"), value.alias("value"))
@@ -131,9 +132,12 @@ def opened(record: Record, own: str) -> TopicRow | None:
 
 
 def _moment(row: Mapping[str, Any], at: str | None) -> datetime | None:
-    """JSON has no moments: the one that matters is made one again. An odd one stays text."""
+    """JSON has no moments: the one that matters is made one again. An odd one stays text. One
+    without a zone keeps none: `alertlines` takes it for UTC, wherever the relay runs."""
     try:
         found = datetime.fromisoformat(row[at or ""])
+        if found.tzinfo is None:
+            return found
         found.timestamp()
         return found.astimezone(UTC)
     except (KeyError, TypeError, ValueError, OverflowError):
