@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from brokers.cluster import Cluster
 from brokers.conftest import everything, made, sent
 from e2e import rig
+from headrace.connectors.alertlines import TEXT_CHARS_MAX
 
 pytestmark = pytest.mark.e2e
 
@@ -44,7 +45,8 @@ def overloaded(raw):
     trigger=hr.real_time("20 seconds", otherwise="1 second"),
 )
 def plain(raw):
-    return raw.selectExpr("get_json_object(CAST(value AS STRING), '$.cluster') AS cluster")
+    cluster = "get_json_object(CAST(value AS STRING), '$.cluster') AS cluster"
+    return raw.selectExpr(cluster, "map('a', 1) AS few", "sequence(1, 300000) AS many")
 """
 SETTINGS = """
 [sources.raw]
@@ -159,6 +161,16 @@ def test_a_row_opens_an_alert_before_its_batch_ends_and_another_resolves_it(
 
     rig.eventually("it is told of", lambda: len(told(project)) == 2, 30)
     assert told(project) == ["alert_opened", "alert_resolved"]
+
+
+def test_a_column_too_large_for_a_record_is_told_by_its_beginning(project: rig.Project) -> None:
+    """`plain` has one of 2 MB in each row."""
+    rig.eventually("its rows are taken", lambda: plain(project).get("Plain 4") == 3, 30)
+
+    data = next(one["data"] for one in listed(project) if one["title"] == "Plain 4")
+    assert data["few"] == {"a": 1}
+    assert data["many"].startswith("[1,2,3,")
+    assert len(data["many"]) == TEXT_CHARS_MAX
 
 
 def test_what_was_sent_twice_or_is_no_row_changes_nothing(

@@ -12,6 +12,7 @@ import pytest
 from headrace import config
 from headrace.config import Settings
 from headrace.connectors import alerttopic
+from headrace.connectors.alertlines import TEXT_CHARS_MAX
 from headrace.connectors.kafkafollow import Record
 from headrace.errors import ConnectorError
 from headrace.model.alerts import TopicRow
@@ -59,6 +60,17 @@ def test_a_row_that_was_sent_twice_is_known_by_its_moment() -> None:
     retitled = {"key": ["c"], "title": "new", "severity": "info", "at": "at"}
     assert twin(record(ROW)) == twin(record(ROW, shape=retitled)), "also after a deploy"
     assert twin(record(ROW, at=None)) is None
+
+
+def test_of_a_nested_value_that_was_too_large_the_row_has_its_beginning() -> None:
+    body = json.loads(record({**ROW, "tags": None, "few": [1]}))
+    body["beginnings"] = {"tags": "[" + "1," * 500, "few": None}
+
+    found = read(json.dumps(body).encode())
+
+    assert found is not None
+    assert found.row.data["few"] == [1]
+    assert found.row.data["tags"] == ("[" + "1," * 500)[: TEXT_CHARS_MAX - 1] + "…"
 
 
 def test_rows_of_another_project_are_left_to_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.connectors import alerttopic
+from headrace.connectors import alertlines, alerttopic
 from headrace.connectors.alerttopic import AlertTopic, Owner
 from headrace.connectors.kafka import kafka
 from headrace.connectors.kafkafollow import Record
@@ -44,3 +44,33 @@ def test_rows_a_microsecond_apart_are_two_and_keep_their_moments(spark: Any, kin
         1794823201.000002,
     ]
     assert one.twin != other.twin
+
+
+NESTED = {
+    "list": "transform(sequence(1, {n}), x -> named_struct('a', x, 'b', 'text'))",
+    "object": "named_struct('text', repeat('é', {n}), 'at', timestamp '2026-01-01 00:00:00Z')",
+    "table": "map('text', repeat('x', {n}))",
+    "any": "parse_json(concat('[\"', repeat('x', {n}), '\"]'))",
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_a_small_nested_value_travels_whole_and_of_a_large_one_its_beginning(
+    spark: Any, name: str
+) -> None:
+    made = [f"SELECT 'a' AS k, now() AS at, {NESTED[name].format(n=n)} AS v" for n in (2, 200_000)]
+
+    (small,), (large,) = (taken(spark.sql(one)) for one in made)
+
+    assert isinstance(small.row.data["v"], list | dict)
+    assert isinstance(large.row.data["v"], str)
+    assert len(large.row.data["v"]) == alertlines.TEXT_CHARS_MAX
+    assert large.row.data["v"].endswith("…")
+
+
+def test_a_record_stays_below_what_a_broker_takes(spark: Any) -> None:
+    columns = ", ".join(f"{NESTED['list'].format(n=100000)} AS v{n}" for n in range(9))
+
+    shaped = SINK.shaped(spark.sql(f"SELECT 'a' AS k, now() AS at, {columns}"))
+
+    assert len(shaped.collect()[0]["value"]) < 20_000

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 TOPIC = "headraceAlerts"
 _RECORD = ("key", "value")
 _MOMENT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # with all that Spark knows: rows are told apart by it
+_TEXTS = ("string", "binary")
+_NESTED = ("array", "map", "struct", "variant")
 _MOMENTS = {"timestampFormat": f"{_MOMENT}XXX", "timestampNTZFormat": _MOMENT}
 
 
@@ -66,12 +68,14 @@ class AlertTopic(Connector):
         rows = self.alert.shaped(frame)
         if self.alert.sink_problem(dict(rows.dtypes)) is not None:
             return rows
-        own = [_cut(*column) for column in rows.dtypes if column[0] != alertlines.RESOLVED]
+        own = [column for column in rows.dtypes if column[0] != alertlines.RESOLVED]
+        nested = [_beginning(name) for name, kind in own if kind.startswith(_NESTED)]
         about = json.dumps({"owner": asdict(self.owner), "shape": asdict(self.alert.shape)})
         body = F.struct(
             F.lit(about).alias("about"),
             F.col(alertlines.RESOLVED).alias("resolved"),
-            F.struct(*own).alias("row"),
+            F.struct(*(_cut(*column) for column in own)).alias("row"),
+            *([F.struct(*nested).alias("beginnings")] if nested else []),
         )
         value = F.to_json(body, {"ignoreNullFields": "false", **_MOMENTS})
         # One key a query: Kafka keeps the order of rows of one key.
@@ -92,9 +96,21 @@ def _cut(name: str, kind: str) -> Column:
     from pyspark.sql import functions as F
 
     column = F.col(f"`{name}`")
-    if kind in ("string", "binary"):
+    if kind.startswith(_TEXTS):
         column = F.substring(column, 1, alertlines.TEXT_CHARS_MAX + 1)
+    elif kind.startswith(_NESTED):
+        text = F.to_json(column, _MOMENTS)
+        column = F.when(F.length(text) <= alertlines.DATA_CHARS_MAX, column)
     return column.alias(name)
+
+
+def _beginning(name: str) -> Column:
+    """Of a nested value that is larger than a row may be: text, so it has a place of its own."""
+    from pyspark.sql import functions as F
+
+    text = F.to_json(F.col(f"`{name}`"), _MOMENTS)
+    first = F.substring(text, 1, alertlines.TEXT_CHARS_MAX + 1)
+    return F.when(F.length(text) > alertlines.DATA_CHARS_MAX, first).alias(name)
 
 
 def topic_of(settings: Settings) -> Kafka | None:
@@ -115,6 +131,7 @@ def opened(record: Record, own: str) -> TopicRow | None:
         owner, said = Owner(**about["owner"]), about["shape"]
         shape = alertlines.Shape(**{**said, "key": tuple(said["key"])})
         row, resolved = dict(body["row"]), bool(body["resolved"])
+        row |= {name: text for name, text in body.get("beginnings", {}).items() if text is not None}
         if owner.home != own:
             return None
         at = _moment(row, shape.at)
