@@ -142,6 +142,14 @@ def test_a_bad_table_of_settings_says_where_it_is_and_what_was_meant(tmp_path: P
     assert unknown.value.where == both.value.where == "headrace.toml:1"
 
 
+def test_rows_that_travel_one_by_one_are_no_transaction(tmp_path: Path) -> None:
+    with pytest.raises(ConnectorError) as refused:
+        alerttopic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nexactly_once = true'))
+
+    assert (refused.value.code, refused.value.where) == ("bad-option", "headrace.toml:1")
+    assert refused.value.fix == "Remove exactly_once."
+
+
 def test_the_topic_has_a_name_and_certificates_are_found_from_the_project(tmp_path: Path) -> None:
     made = alerttopic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nca = "ca.pem"'))
 

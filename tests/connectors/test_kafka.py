@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors import kafkaoffsets, kafkaonce, kinds
+from headrace.connectors import kafkabroker, kafkaoffsets, kafkaonce, kinds
 from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import Kafka, kafka
 from headrace.connectors.kafkaclient import Login
+from headrace.connectors.kafkarecords import Records
 from headrace.errors import ConnectorError
 
 SERVERS = "127.0.0.1:9092"
@@ -428,3 +430,29 @@ def test_settings_of_the_java_client_have_other_names_in_librdkafka() -> None:
     assert (found["linger.ms"], found["transaction.timeout.ms"]) == ("7", "60000")
     assert found["transactional.id"] == "headrace-x"
     assert "includeHeaders" not in found
+
+
+def test_both_clients_of_exactly_once_come_in_alike() -> None:
+    """The consumer asks which batch was written last; without the way in, no run could begin."""
+    options = {
+        "kafka.security.protocol": "SSL", "kafka.socket.timeout.ms": "9000",
+        "kafka.max.request.size": "3000000", "kafka.linger.ms": "7", "kafka.group.id": "x",
+        "kafka.isolation.level": "read_uncommitted", "kafka.transaction.timeout.ms": "60000",
+    }  # fmt: skip
+
+    found = kafkaonce.reader_settings({"bootstrap.servers": SERVERS}, options, "headrace-x")
+
+    assert (found["security.protocol"], found["socket.timeout.ms"]) == ("SSL", "9000")
+    assert (found["group.id"], found["isolation.level"]) == ("headrace-x", "read_committed")
+    Consumer({**found, "security.protocol": "PLAINTEXT"}, logger=kafkabroker.QUIET).close()
+
+
+def test_the_relays_producer_takes_options_and_refuses_one_that_it_does_not_know() -> None:
+    own = {"kafka.compression.type": "lz4", "kafka.max.request.size": "3000000"}
+    Records(kafka("127.0.0.1:1", topic="t", options=own), 1.0).close()
+
+    with pytest.raises(ConnectorError) as caught:
+        Records(kafka("127.0.0.1:1", topic="t", options={"kafka.no.such": "1"}), 1.0)
+
+    assert caught.value.code == "kafka-option"
+    assert 'No such configuration property: "no.such"' in caught.value.what

@@ -148,6 +148,7 @@ def test_progress_goes_to_a_topic_with_the_fields_of_a_sink(tmp_path: Path) -> N
         ("", "missing-field"),
         ('servers = "b:9092"\nsubscribe = "t"', "kafka-topics"),
         ('servers = "b:9092"\nuser = "u"\npassword = "plain"', "plain-secret"),
+        ('servers = "b:9092"\nexactly_once = true', "bad-option"),
     ],
 )
 def test_what_is_wrong_with_the_topic_of_progress_is_told(

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings
-from headrace.connectors import alertlines
+from headrace.connectors import alertlines, kafkaoptions
 from headrace.connectors.connector import Connector
 from headrace.connectors.fields import fitted
 from headrace.connectors.kafka import Kafka, kafka
@@ -120,6 +120,8 @@ def topic_of(settings: Settings) -> Kafka | None:
     given = {"topic": TOPIC, **settings.alerts}
     where = settings.place("alerts")
     made = fitted(kafka, Kafka.kind, given, title="[alerts]", where=where)
+    if made.exactly_once:
+        raise kafkaoptions.not_exactly_once("[alerts]", where)
     return made.located(settings.project)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.connectors import kafkaoffsets
+from headrace.connectors import kafkaoffsets, kafkaoptions
 from headrace.errors import ConnectorError, Error, SetupError
 from headrace.words import near
 
@@ -213,12 +213,21 @@ class Broker:
         )
 
 
-def begun(kind: Any, connector: Kafka, settings: Mapping[str, Any]) -> Any:
-    """A client of that kind. What it cannot be made of is found here, before anything is asked."""
+def begun(
+    kind: Any,
+    connector: Kafka,
+    settings: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """A client of that kind; `settings` win over the user's `options`. What it cannot be made of is
+    found here, before anything is asked."""
+    own = {**connector.client(), **(options or {}), **settings, "log_level": 0}
     try:
-        return kind({**connector.client(), **settings, "log_level": 0}, logger=QUIET)
+        return kind(own, logger=QUIET)
     except confluent().KafkaException as exc:
         error = exc.args[0]
+        if options and error.code() == confluent().KafkaError._INVALID_ARG:
+            raise kafkaoptions.unfit(error.str()) from exc
         raise explained(connector.servers, error.code(), error.str(), connector) from exc
 
 

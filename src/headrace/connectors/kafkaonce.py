@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.connectors import kafkabroker
+from headrace.connectors import kafkabroker, kafkaoptions
 from headrace.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -30,12 +30,6 @@ ASK_AGAIN_S = 0.2
 TASKS_MAX = 16  # each is a job of its own, and its rows are in memory at once
 _QUERY_ID = "sql.streaming.queryId"  # Spark sets it in the thread that runs a batch
 _QUEUED_KB = 131_072
-# setting of the Java client -> librdkafka's name, where they differ
-_NAMES = {
-    "max.request.size": "message.max.bytes",
-    "buffer.memory": "queue.buffering.max.kbytes",
-    "delivery.timeout.ms": "message.timeout.ms",
-}
 # Who keeps the positions of a group is being decided: at a broker's start, or its first group ever.
 _PASSING = (
     "NOT_COORDINATOR",
@@ -47,21 +41,30 @@ logger = logging.getLogger(__name__)
 
 
 def settings(client: Mapping[str, str], options: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Of the producer. `options` are as Spark's connector takes them: kafka.… of the Java client;
-    others are Spark's own, and mean nothing here."""
-    made: dict[str, Any] = {
+    """Of the producer. `options` are as Spark's connector takes them."""
+    return {
         **client,
         "transaction.timeout.ms": TIMEOUT_MS,
         "partitioner": "murmur2_random",  # a key goes where the Java client sends it
         "queue.buffering.max.kbytes": _QUEUED_KB,
         "log_level": 0,
+        **kafkaoptions.translated(options),
+        "transactional.id": name,
     }
-    for option, value in options.items():
-        if option.startswith("kafka."):
-            own = option.removeprefix("kafka.")
-            is_memory = own == "buffer.memory" and value.isdigit()
-            made[_NAMES.get(own, own)] = int(value) // 1024 if is_memory else value
-    return {**made, "transactional.id": name}
+
+
+def reader_settings(
+    client: Mapping[str, str], options: Mapping[str, str], group: str
+) -> dict[str, Any]:
+    """Of the consumer beside it, which has to come in as the producer does. What is a producer's
+    alone, librdkafka passes over."""
+    return {
+        **client,
+        "log_level": 0,
+        **kafkaoptions.translated(options),
+        "group.id": group,
+        "isolation.level": "read_committed",
+    }
 
 
 def is_new(committed: int | None, batch: int) -> bool:
@@ -127,19 +130,12 @@ class Transactions:
                 settings(self.client, self.options, self._group), logger=kafkabroker.QUIET
             )
         except kafka.KafkaException as exc:
-            raise ConnectorError(
-                f"The client for exactly_once does not take an option: {exc.args[0].str()}.",
-                why="It is librdkafka, not the Java client: a few of its settings have other "
-                "names.",
-                fix="Use its name (librdkafka, CONFIGURATION.md), with kafka. before it, or remove "
-                "the option.",
-                slug="kafka-option",
-            ) from exc
+            raise kafkaoptions.unfit(exc.args[0].str()) from exc
 
     def _knows(self) -> Any:
         """A consumer that never reads: Kafka's client keeps and asks for positions only by one."""
-        own = {"group.id": self._group, "isolation.level": "read_committed", "log_level": 0}
-        return kafkabroker.confluent().Consumer({**self.client, **own}, logger=kafkabroker.QUIET)
+        own = reader_settings(self.client, self.options, self._group)
+        return kafkabroker.confluent().Consumer(own, logger=kafkabroker.QUIET)
 
     def _last_committed(self) -> int | None:
         """Rows that name their topics leave the number at one of these, so all are asked."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.connectors import kafkaoptions
+from headrace.connectors.connector import resolved
 from headrace.connectors.kafka import Kafka
 from headrace.connectors.kafkabroker import begun, cause, confluent, explained
 from headrace.errors import ConnectorError, Error
@@ -51,7 +53,8 @@ class Records:
             "message.timeout.ms": int(self._within_s * 1000),
             "error_cb": self._said.append,
         }
-        return begun(confluent().Producer, self._connector, settings)
+        options = kafkaoptions.translated(resolved(self._connector.options))
+        return begun(confluent().Producer, self._connector, settings, options)
 
     def send(self, records: Sequence[tuple[str, bytes]]) -> Confirmed:
         """Key and value of each."""

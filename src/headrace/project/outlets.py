@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.config import Settings
-from headrace.connectors import alerttopic, kinds
+from headrace.connectors import alerttopic, kafkaoptions, kinds
 from headrace.connectors.kafka import Kafka
 from headrace.connectors.kafkabroker import READ, WRITE
 from headrace.errors import Error, together
@@ -54,10 +54,10 @@ def metrics(settings: Settings) -> Kafka | None:
     given = settings.metrics.get("kafka")
     if given is None:
         return None
-    made = kinds.made(
-        {"topic": METRICS_TOPIC, **given, "kind": Kafka.kind},
-        name="metrics.kafka",
-        where=settings.place("metrics", "kafka"),
-    )
+    where = settings.place("metrics", "kafka")
+    given = {"topic": METRICS_TOPIC, **given, "kind": Kafka.kind}
+    made = kinds.made(given, name="metrics.kafka", where=where)
     assert isinstance(made, Kafka)  # noqa: S101 - its kind says so
+    if made.exactly_once:
+        raise kafkaoptions.not_exactly_once("[metrics.kafka]", where)
     return made.located(settings.project)
