@@ -1,16 +1,12 @@
 """A consumer group that goes along with each query: Kafka's own tools see where it stands.
 
-Checkpoints and definitions are written here as Spark and a deploy leave them; the relay's own
-functions and the broker are real.
+The relay's own functions and the broker are real.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -25,18 +21,15 @@ from confluent_kafka.admin import (
 
 from brokers.cluster import PASSWORD, USER, Cluster, tool
 from brokers.conftest import made, sent
+from brokers.deployed import committed, workspace
 from e2e import rig
-from headrace.jsonfile import write_json
-from headrace.model.pipeline import Definition, Node, Query
-from headrace.model.runs import Desired
-from headrace.project.workspace import Workspace, open_workspace
+from headrace.model.pipeline import Node
 from headrace.relay import main as relay
 from headrace.relay.looking import Looking
 from headrace.relay.mirroring import Mirroring
 from headrace.state import lags
 
 pytestmark = pytest.mark.e2e
-VERSION = "v" * 12
 UNREADY = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -65,37 +58,6 @@ def ready(broker: Cluster) -> None:
 def group_of(folder: Path) -> str:
     """One for each test."""
     return f"{folder.name}-flow-kept"
-
-
-def workspace(folder: Path, *sources: dict[str, Any], beside: tuple[Node, ...] = ()) -> Workspace:
-    """One pipeline `flow` with one query `kept` is deployed there; `beside` are nodes of others."""
-    (folder / "headrace.toml").write_text(
-        f'[lag]\nmirror = "{folder.name}-{{pipeline}}-{{query}}"\n'
-    )
-    work = open_workspace(folder, "dev")
-    nodes = tuple(
-        Node(f"raw{number}", "source", "flow.py:1", connector={"kind": "kafka", **source})
-        for number, source in enumerate(sources)
-    )
-    query = Query(
-        "kept", "flow.py:2", tuple(node.name for node in nodes), {"kind": "parquet"}, "append",
-        {"kind": "default"}, str(folder / "checkpoint"), "exactly-once", "",
-    )  # fmt: skip
-    definition = Definition("flow", "dev", VERSION, "flow.py", (*beside, *nodes), (query,))
-    write_json(work.places.definition(VERSION, "dev", "flow"), definition.to_json())
-    wanted = Desired("flow", "stopped", VERSION, "dev", "flow.py")
-    write_json(work.places.desired("flow"), asdict(wanted))
-    return work
-
-
-def committed(folder: Path, batch: int, *positions: dict[str, dict[str, int]]) -> None:
-    """As Spark leaves a batch that is done: a line a source."""
-    for name, lines in (
-        ("offsets", ["v1", '{"batchWatermarkMs":0}', *map(json.dumps, positions)]),
-        ("commits", ["v1", "{}"]),
-    ):
-        (folder / "checkpoint" / name).mkdir(parents=True, exist_ok=True)
-        (folder / "checkpoint" / name / str(batch)).write_text("\n".join(lines))
 
 
 def by_the_console(broker: Cluster, group: str) -> dict[tuple[str, int], tuple[str, str]]:
