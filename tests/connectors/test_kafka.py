@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headrace.connectors import kafkabroker, kafkaoffsets, kafkaonce, kinds
 from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import Kafka, kafka
+from headrace.connectors.kafkabroker import COMMITTED, UNCOMMITTED
 from headrace.connectors.kafkaclient import Login
 from headrace.connectors.kafkarecords import Records
 from headrace.errors import ConnectorError
@@ -398,6 +399,22 @@ def test_exactly_once_is_a_sinks() -> None:
     found = kafka(SERVERS, topic="t", exactly_once=True)
     assert (found.delivery, found.can_real_time) == ("exactly-once", False)
     assert kinds.made(found.fields()) == found
+
+
+@pytest.mark.parametrize(
+    ("fields", "isolation"),
+    [
+        ({"subscribe": "t"}, UNCOMMITTED),
+        ({"subscribe": "t", "options": {"kafka.isolation.level": "read_committed"}}, COMMITTED),
+        ({"subscribe": "t", "options": {"Kafka.Isolation.Level": "read_committed"}}, COMMITTED),
+        ({"topic": "t"}, UNCOMMITTED),
+        ({"topic": "t", "exactly_once": True}, COMMITTED),
+    ],
+)
+def test_a_broker_is_asked_for_the_end_that_spark_reads_to(
+    fields: dict[str, Any], isolation: str
+) -> None:
+    assert kafkabroker.isolation(kafka(SERVERS, **fields)) == isolation
 
 
 @pytest.mark.parametrize(

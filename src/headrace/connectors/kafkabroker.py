@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.connectors import kafkaoffsets, kafkaoptions
+from headrace.connectors.connector import resolved
 from headrace.errors import ConnectorError, Error, SetupError
 from headrace.words import near
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka
 
 WITHIN_S = 10.0
+COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 READ, WRITE = "READ", "WRITE"  # as the broker calls what a login may do
 _DONE = {READ: "read", WRITE: "written"}
 QUIET = logging.Logger("librdkafka")  # what it says comes back as errors; its own words twice
@@ -52,6 +54,8 @@ class Broker:
             "group.id": "headrace-asks",  # demanded, and never joined
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            # Where a partition ends is where the query may read to, not where we might.
+            "isolation.level": isolation(connector),
             "socket.timeout.ms": int(self._within_s * 1000),
             "error_cb": self._said.append,
         }
@@ -211,6 +215,15 @@ class Broker:
             else "Create it, or look whether the login may see it.",
             slug="kafka-no-topic",
         )
+
+
+def isolation(connector: Kafka) -> str:
+    """How far a stream of it reads while a transaction is open: up to its beginning, or, as Spark
+    does if nothing is said, all that is there."""
+    told = {name.lower(): value for name, value in resolved(connector.options).items()}
+    said = told.get("kafka.isolation.level")
+    is_committed = connector.exactly_once if said is None else said == COMMITTED
+    return COMMITTED if is_committed else UNCOMMITTED
 
 
 def begun(

@@ -1,7 +1,7 @@
 """Asks brokers how far each query is behind, from its checkpoint: also while it is down.
 
-Called by `main` every few seconds. One connection a cluster and login is kept. Invariant: whatever
-a broker does, the answer is a QueryLag; what is wrong stands in its `problem`.
+Called by `main` every few seconds. One connection a cluster, login and isolation is kept.
+Invariant: whatever a broker does, the answer is a QueryLag; what is wrong stands in its `problem`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from headrace.checkpoints import positions
 from headrace.checkpoints.positions import Positions
 from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import Broker
+from headrace.connectors.kafkabroker import Broker, isolation
 from headrace.errors import Error
 from headrace.model import lag
 from headrace.model.lag import PartitionLag, QueryLag
@@ -131,7 +131,7 @@ class Looking:
         return kept_s
 
     def _broker(self, connector: Kafka) -> Broker:
-        key = json.dumps(connector.client(), sort_keys=True)
+        key = json.dumps([connector.client(), isolation(connector)], sort_keys=True)
         if key not in self._brokers:
             self._brokers[key] = Broker(connector, ASK_S)
         return self._brokers[key]
