@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from brokers.cluster import Cluster
 from brokers.conftest import made, sent
 from brokers.deployed import committed, workspace
+from e2e import rig
 from headrace.model.lag import QueryLag
 from headrace.project import gaps
 from headrace.relay.looking import Looking
@@ -77,6 +78,31 @@ def test_two_sources_of_one_cluster_have_each_its_own_end(broker: Cluster, tmp_p
     looking.close()
 
     assert behind(found) == {plain: 2, strict: 0}
+
+
+def test_of_a_partition_with_only_a_marker_ahead_the_records_are_counted_and_no_age_told(
+    broker: Cluster, tmp_path: Path
+) -> None:
+    topic = made(broker)
+    with transaction(broker, topic, "0", "1"):
+        pass  # it is aborted: two records that nobody may read, and a marker
+    strict = {"kafka.isolation.level": "read_committed"}
+    source = {"servers": broker.servers(), "subscribe": topic, "options": strict}
+    work = workspace(tmp_path, source)
+    committed(tmp_path, 0, {topic: {"0": 0}})
+    looking = Looking()
+
+    def seen(records: int) -> QueryLag | None:
+        (found,) = looking.look(work)
+        return found if found.records == records else None
+
+    found = rig.eventually("its end is known", lambda: seen(3), 30)
+    sent(broker, topic, "2")
+    # A busy broker may miss the two seconds, and is then asked again after a minute.
+    rig.eventually("and how old", lambda: (one := seen(4)) and one.seconds is not None, 90)
+    looking.close()
+
+    assert (found.problem, found.seconds) == (None, None)
 
 
 def behind(found: QueryLag) -> dict[str, int]:

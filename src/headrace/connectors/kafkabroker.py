@@ -141,12 +141,17 @@ class Broker:
                 found[topic, number] = Ends(low, high)
         return found
 
-    def moment(self, topic: str, partition: int, offset: int) -> float | None:
-        """When the record at this place, or the next one that is still there, was written."""
+    def moment(
+        self, topic: str, partition: int, offset: int, within_s: float | None = None
+    ) -> float | None:
+        """When the record at this place, or the next one that is still there, was written. None:
+        none came in time; there may be none, where a transaction has left only its marker."""
         kafka = confluent()
         self._consumer.assign([kafka.TopicPartition(topic, partition, offset)])
         try:
-            message = self._asked(lambda: self._consumer.poll(self._within_s))
+            message = self._asked(
+                lambda: self._consumer.poll(self._within_s if within_s is None else within_s)
+            )
         finally:
             self._consumer.unassign()
         if message is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from headrace.checkpoints import positions
@@ -28,19 +28,26 @@ ASK_S = 5.0
 LOOKS = 12  # a minute of them, for rates
 KEPT_S = 60.0  # a topic's retention is asked for once in so long; so is a sink without an answer
 AGED_MAX = 16  # partitions of a query whose oldest record is looked at: those most behind
+AGED_S = 2.0  # for all of a look: alert rows wait in the same thread
 
 
 class Looking:
     """Owns the connections, and the last looks at each query."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = 0.0  # of this look: when no further oldest record is asked for
         self._brokers: dict[str, Broker] = {}
         self._seen: dict[tuple[str, str], deque[QueryLag]] = {}
         self._kept: dict[tuple[str, str], tuple[float, float | None]] = {}
         self._silent: dict[str | None, float] = {}  # a sink that did not answer, and until when
+        self._empty: dict[tuple[str, PartitionLag], float] = {}  # the same, of a place in a topic
 
     def look(self, work: Workspace) -> list[QueryLag]:
         found = []
+        self._until = self._clock() + AGED_S
+        now = time.time()
+        self._empty = {place: until for place, until in self._empty.items() if now < until}
         down: dict[str, str] = {}  # a cluster that does not answer is asked once a look
         for definition, query in queries(work):
             read = positions.of(query.checkpoint or "")
@@ -104,10 +111,21 @@ class Looking:
         aged = {(one.topic, one.partition) for one in most[:AGED_MAX]}
         for one in found:
             if (one.topic, one.partition) in aged:
-                at = broker.moment(one.topic, one.partition, max(one.next, one.low))
-                waits_s = None if at is None else max(0.0, now - at)
+                waits_s = self._waits_s(broker, one, now)
                 one = replace(one, waits_s=waits_s, kept_s=self._kept_s(broker, one.topic, now))
             yield one
+
+    def _waits_s(self, broker: Broker, one: PartitionLag, now: float) -> float | None:
+        """Of transactions there may be nothing ahead but markers and what was aborted: the client
+        then waits for a record that never comes. Such a place is let be for a while, so that the
+        next look has time for others."""
+        place, left_s = (broker.servers, one), self._until - self._clock()
+        if left_s <= 0 or place in self._empty:
+            return None
+        at = broker.moment(one.topic, one.partition, max(one.next, one.low), left_s)
+        if at is None and left_s > AGED_S / 2:  # with less time it may just have been late
+            self._empty[place] = now + KEPT_S
+        return None if at is None else max(0.0, now - at)
 
     def _written_s(self, query: Query, now: float) -> float | None:
         """A real-time query's own offsets are of its last batch: its topic tells what it does now.
