@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from pyspark.errors import StreamingQueryException
 
 from brokers.cluster import PASSWORD, USER, Cluster
 from brokers.conftest import made, received, sent
@@ -63,20 +64,11 @@ def test_a_run_that_ended_before_spark_knew_repeats_nothing(
     target = made(broker, 2)
     sent(broker, topic, *(str(n) for n in range(20)))
 
-    def run() -> None:
-        rows = kafka(broker.servers(), subscribe=topic, starting="earliest").read(spark)
-        writer = rows.select("value").writeStream
-        made_ = kafka(broker.servers(), topic=target, exactly_once=True)
-        attached = made_.attach(writer, query="q", mode="append", checkpoint=str(tmp_path / "c"))
-        query = attached.trigger(availableNow=True).start()
-        assert query.awaitTermination(180)
-
-    run()
-    (tmp_path / "c" / "commits" / "0").unlink()
-    (tmp_path / "c" / "commits" / ".0.crc").unlink(missing_ok=True)
-    run()
+    copy(spark, broker, topic, target, tmp_path / "c")
+    forget(tmp_path / "c" / "commits", 0)
+    copy(spark, broker, topic, target, tmp_path / "c")
     sent(broker, topic, "later")
-    run()
+    copy(spark, broker, topic, target, tmp_path / "c")
 
     expected = sorted([*(str(n) for n in range(20)), "later"])
     assert sorted(committed(broker, target, 21)) == expected
@@ -85,6 +77,53 @@ def test_a_run_that_ended_before_spark_knew_repeats_nothing(
     query = seen.option("checkpointLocation", str(tmp_path / "b")).start()
     assert query.awaitTermination(180)
     assert spark.table("back").count() == 21
+
+
+def test_a_checkpoint_that_was_set_back_by_one_batch_is_refused(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path
+) -> None:
+    """The number is the one that Kafka has, and the batch is another: it reads more."""
+    target = made(broker, 2)
+    sent(broker, topic, "0")
+    copy(spark, broker, topic, target, tmp_path / "c")
+    sent(broker, topic, "1")
+    for log in ("offsets", "commits"):
+        forget(tmp_path / "c" / log, 0)
+
+    with pytest.raises(StreamingQueryException, match="goes on with another one of that number"):
+        copy(spark, broker, topic, target, tmp_path / "c")
+
+    assert committed(broker, target, 1) == ["0"]
+
+
+def test_a_batch_that_was_written_before_there_were_marks_is_not_written_again(
+    spark: Any, broker: Cluster, topic: str, sink: Sinks, tmp_path: Path
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1")
+    sink(topic).take(numbers(spark, 0), 0)
+
+    again = sink(topic)
+    again.checkpoint = str(tmp_path)
+    again.take(numbers(spark, 0), 0)
+    again.take(numbers(spark, 1), 1)
+
+    assert sorted(committed(broker, topic, 2)) == ["0", "1"]
+
+
+def copy(spark: Any, broker: Cluster, source: str, target: str, checkpoint: Path) -> None:
+    """One run: all that is there, from one topic into the other."""
+    rows = kafka(broker.servers(), subscribe=source, starting="earliest").read(spark)
+    writer = rows.select("value").writeStream
+    made_ = kafka(broker.servers(), topic=target, exactly_once=True)
+    attached = made_.attach(writer, query="q", mode="append", checkpoint=str(checkpoint))
+    query = attached.trigger(availableNow=True).start()
+    assert query.awaitTermination(180)
+
+
+def forget(log: Path, batch: int) -> None:
+    (log / str(batch)).unlink()
+    (log / f".{batch}.crc").unlink(missing_ok=True)
 
 
 def test_of_a_batch_that_fails_half_way_nobody_sees_a_row(

@@ -16,6 +16,7 @@ from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import Kafka, kafka
 from headrace.connectors.kafkabroker import COMMITTED, UNCOMMITTED
 from headrace.connectors.kafkaclient import Login
+from headrace.connectors.kafkaonce import Planned
 from headrace.connectors.kafkarecords import Records
 from headrace.errors import ConnectorError
 
@@ -418,20 +419,48 @@ def test_a_broker_is_asked_for_the_end_that_spark_reads_to(
 
 
 @pytest.mark.parametrize(
-    ("committed", "batch", "is_new"),
-    [(None, 0, True), (None, 9, True), (4, 5, True), (4, 4, False)],
+    ("last", "batch", "is_new"),
+    [
+        (None, Planned(0), True),
+        (None, Planned(9, "a"), True),
+        (Planned(4, "a"), Planned(5, "b"), True),
+        (Planned(4, "a"), Planned(4, "a"), False),
+        (Planned(4), Planned(4, "a"), False),  # written before there were marks
+        (Planned(4, "a"), Planned(4), False),  # the checkpoint cannot be read from here
+    ],
 )
 def test_only_the_batch_that_was_committed_last_is_left_out(
-    committed: int | None, batch: int, is_new: bool
+    last: Planned | None, batch: Planned, is_new: bool
 ) -> None:
-    assert kafkaonce.is_new(committed, batch) is is_new
+    assert kafkaonce.is_new(last, batch) is is_new
 
 
-def test_a_checkpoint_behind_the_topic_is_refused() -> None:
+@pytest.mark.parametrize("batch", [Planned(3), Planned(3, "a"), Planned(4, "b")])
+def test_a_checkpoint_behind_the_topic_is_refused(batch: Planned) -> None:
     with pytest.raises(ConnectorError) as caught:
-        kafkaonce.is_new(4, 3)
+        kafkaonce.is_new(Planned(4, "a"), batch)
 
     assert caught.value.code == "sink-is-ahead"
+
+
+def test_a_batch_is_known_by_its_file_in_the_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "offsets" / "7").write_text('v1\n{}\n{"t":{"0":5}}')
+    first = kafkaonce.planned(str(folder), 7)
+    (folder / "offsets" / "7").write_text('v1\n{}\n{"t":{"0":6}}')
+
+    assert first.mark
+    assert kafkaonce.planned(folder.as_uri(), 7) != first
+    assert kafkaonce.planned(folder.as_uri(), 7) == kafkaonce.planned(str(folder), 7)
+    for elsewhere in (None, "s3a://bucket/checkpoint", str(tmp_path / "none")):
+        assert kafkaonce.planned(elsewhere, 7) == Planned(7)
+
+
+@pytest.mark.parametrize("batch", [Planned(7), Planned(7, "0123456789abcdef")])
+def test_the_mark_beside_the_position_comes_back(batch: Planned) -> None:
+    assert Planned.of_words(7, batch.in_words()) == batch
+    assert Planned.of_words(7, None) == Planned.of_words(7, "by hand") == Planned(7)
 
 
 def test_settings_of_the_java_client_have_other_names_in_librdkafka() -> None:

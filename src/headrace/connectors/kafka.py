@@ -186,7 +186,7 @@ class Kafka(Connector):
         writer = started(writer, query=query, mode=mode, checkpoint=checkpoint)
         if self.exactly_once:
             kafkabroker.confluent()  # missing, it is told before the first batch
-            sink = kafkaonce.Transactions(self.client(), self._plain(), self.topic)
+            sink = kafkaonce.Transactions(self.client(), self._plain(), self.topic, checkpoint)
             return writer.foreachBatch(sink.take)
         return writer.format("kafka").options(**self._sink_options())
 

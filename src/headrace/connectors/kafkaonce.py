@@ -1,20 +1,25 @@
 """Exactly once into Kafka: a batch is one transaction of one producer, which lives in the driver.
 
 In the same transaction the number of the batch is kept as a position of the consumer group
-`headrace-QUERY_ID`. So a batch that comes again after a failure is known, and its rows are not sent
-twice. The producer's transactional id is the query's, too: a new run ends what its predecessor has
-left open, and a predecessor that still lives can commit nothing any more.
+`headrace-QUERY_ID`, and beside it a mark of what the batch was planned to read. So a batch that
+comes again after a failure is known, and its rows are not sent twice. The producer's transactional
+id is the query's, too: a new run ends what its predecessor has left open, and a predecessor that
+still lives can commit nothing any more.
 
 Rows come out of Spark as Arrow batches, one task's at a time: that is what it needs of memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from headrace.connectors import kafkabroker, kafkaoptions
 from headrace.errors import ConnectorError
@@ -30,6 +35,8 @@ ASK_AGAIN_S = 0.2
 TASKS_MAX = 16  # each is a job of its own, and its rows are in memory at once
 _QUERY_ID = "sql.streaming.queryId"  # Spark sets it in the thread that runs a batch
 _QUEUED_KB = 131_072
+_MARK_CHARS = 16
+_MARK = re.compile(rf", of ([0-9a-f]{{{_MARK_CHARS}}})$")
 # Who keeps the positions of a group is being decided: at a broker's start, or its first group ever.
 _PASSING = (
     "NOT_COORDINATOR",
@@ -67,14 +74,47 @@ def reader_settings(
     }
 
 
-def is_new(committed: int | None, batch: int) -> bool:
-    """Whether the rows of a batch are still to be written; `committed` is the last one that was."""
-    if committed is None or batch > committed:
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A batch, and a mark of what it was planned to read; None: nobody knows."""
+
+    number: int
+    mark: str | None = None
+
+    def in_words(self) -> str:
+        """As it stands beside the position; `of_words` reads it."""
+        return f"batch {self.number} is written" + (f", of {self.mark}" if self.mark else "")
+
+    @classmethod
+    def of_words(cls, number: int, words: str | None) -> Planned:
+        found = _MARK.search(words or "")  # runs before there were marks have left none
+        return cls(number, found[1] if found else None)
+
+
+def planned(checkpoint: str | None, batch: int) -> Planned:
+    """Spark writes offsets/N once, before batch N first runs: planned anew it is another file."""
+    parts = urlsplit(checkpoint or "")
+    if not checkpoint or parts.scheme not in ("", "file"):
+        return Planned(batch)
+    folder = Path(unquote(parts.path) if parts.scheme else checkpoint)
+    try:
+        content = (folder / "offsets" / str(batch)).read_bytes()
+    except OSError:
+        return Planned(batch)
+    return Planned(batch, hashlib.sha256(content).hexdigest()[:_MARK_CHARS])
+
+
+def is_new(last: Planned | None, batch: Planned) -> bool:
+    """Whether the rows of a batch are still to be written; `last` is the last one that was."""
+    if last is None or batch.number > last.number:
         return True
-    if batch == committed:
+    is_known = last.mark is not None and batch.mark is not None
+    is_other = batch.number < last.number or (is_known and last.mark != batch.mark)
+    if not is_other:
         return False
+    other = "another one of that number" if batch.number == last.number else str(batch.number)
     raise ConnectorError(
-        f"Kafka has batch {committed} of this query, and its checkpoint goes on with {batch}.",
+        f"Kafka has batch {last.number} of this query, and its checkpoint goes on with {other}.",
         why="The checkpoint was set back. What these batches had may not be what they have now, so "
         "rows would be left out or written twice.",
         fix="Take the newer checkpoint back, or give the query a new `checkpoint`: it then is "
@@ -91,24 +131,26 @@ class Transactions:
     client: Mapping[str, str]
     options: Mapping[str, str]
     topic: str | None
+    checkpoint: str | None = None
     _producer: Any = field(default=None, init=False)
     _reader: Any = field(default=None, init=False)
     _group: str = field(default="", init=False)
-    _committed: int | None = field(default=None, init=False)
+    _last: Planned | None = field(default=None, init=False)
 
     def take(self, frame: DataFrame, batch: int) -> None:
         """For `foreachBatch`."""
         if self._producer is None:
             self._begin(frame)
-        is_wanted = is_new(self._committed, batch)
+        now = planned(self.checkpoint, batch)
+        is_wanted = is_new(self._last, now)
         if not is_wanted:
             logger.info("batch %s was written before the failure: not again", batch)
         rows = _records(frame, self.topic)
         if not is_wanted:
             for _ in rows:  # what Spark counts and remembers of a batch, it does while it is read
                 pass
-        elif self._send(rows, batch):
-            self._committed = batch
+        elif self._send(rows, now):
+            self._last = now
 
     def _begin(self, frame: DataFrame) -> None:
         id_ = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
@@ -120,7 +162,7 @@ class Transactions:
         # Only after this, which ends a transaction that the last run has left open, is the
         # position sure.
         producer.init_transactions(INIT_S)
-        self._committed = self._last_committed()
+        self._last = self._last_committed()
         self._producer = producer
 
     def _made(self) -> Any:
@@ -137,7 +179,7 @@ class Transactions:
         own = reader_settings(self.client, self.options, self._group)
         return kafkabroker.confluent().Consumer(own, logger=kafkabroker.QUIET)
 
-    def _last_committed(self) -> int | None:
+    def _last_committed(self) -> Planned | None:
         """Rows that name their topics leave the number at one of these, so all are asked."""
         kafka = kafkabroker.confluent()
         names = [self.topic] if self.topic else self._reader.list_topics(timeout=INIT_S).topics
@@ -148,14 +190,16 @@ class Transactions:
                 found = self._reader.committed(asked, timeout=INIT_S)
                 if wrong := next((one.error for one in found if one.error is not None), None):
                     raise kafka.KafkaException(wrong)
-                return max((one.offset - 1 for one in found if one.offset > 0), default=None)
+                written = [one for one in found if one.offset > 0]
+                last = max(written, key=lambda one: one.offset, default=None)
+                return last and Planned.of_words(last.offset - 1, last.metadata)
             except kafka.KafkaException as exc:
                 is_passing = exc.args[0].name() in _PASSING
                 if not is_passing or time.monotonic() > deadline:
                     raise
             time.sleep(ASK_AGAIN_S)
 
-    def _send(self, rows: Iterator[Record], batch: int) -> bool:
+    def _send(self, rows: Iterator[Record], batch: Planned) -> bool:
         """In one transaction; False: there was nothing to send."""
         first = next(rows, None)
         if first is None:
@@ -194,9 +238,9 @@ class Transactions:
             except BufferError:
                 self._producer.poll(1.0)  # as much waits as may; a broker takes it, or times out
 
-    def _commit(self, topic: str, batch: int) -> None:
+    def _commit(self, topic: str, batch: Planned) -> None:
         kafka = kafkabroker.confluent()
-        at = kafka.TopicPartition(topic, 0, batch + 1, f"batch {batch} is written")
+        at = kafka.TopicPartition(topic, 0, batch.number + 1, batch.in_words())
         group = self._reader.consumer_group_metadata()
         self._again(lambda: self._producer.send_offsets_to_transaction([at], group))
         self._again(self._producer.commit_transaction)
