@@ -180,7 +180,9 @@ def _logs(home: Path, pipeline: str = PIPELINE) -> str:
 def our_settings(folder: Path, user: Mapping[str, str] | None = None) -> dict[str, str]:
     """What a pipeline of Headrace gets when its owner sets nothing but `user`."""
     java, cores = classes.use(classes.kept()), os.cpu_count() or 1
-    return session.settings_of(PIPELINE, user or {}, run_dir=folder, cores=cores, java=java)
+    return session.settings_of(
+        PIPELINE, user or {}, run_dir=folder, cores=cores, java=java, environment=tree.environment()
+    )
 
 
 @contextlib.contextmanager

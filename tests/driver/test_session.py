@@ -32,6 +32,33 @@ def test_java_options_of_the_user_are_added_to_ours() -> None:
     assert found["spark.driver.extraJavaOptions"].endswith("-Dx=y")
 
 
+OPTIONS = "spark.driver.extraJavaOptions"
+MEMORY = "spark.driver.memory"
+
+
+@pytest.mark.parametrize(
+    ("user", "environment", "is_ours"),
+    [
+        ({}, {}, True),
+        ({OPTIONS: "-XX:+UseStringDeduplication -Dx=y"}, {}, True),
+        ({OPTIONS: "-XX:+UseG1GC"}, {}, False),
+        ({}, {"JAVA_TOOL_OPTIONS": "-Xmx2g -XX:+UseZGC"}, False),
+        ({MEMORY: "4g"}, {}, True),
+        ({MEMORY: "4096"}, {}, True),
+        ({MEMORY: "5g"}, {}, False),
+        ({MEMORY: "1t"}, {}, False),
+        ({MEMORY: "much"}, {}, False),
+        ({"spark.master": "spark://h:7077"}, {}, False),
+    ],
+)
+def test_a_small_heap_has_the_cheap_collector_unless_another_is_chosen(
+    user: dict[str, str], environment: dict[str, str], is_ours: bool
+) -> None:
+    found = session.settings_of("p", user, run_dir=RUN, cores=2, environment=environment)
+
+    assert (session.COLLECTOR in found[OPTIONS]) == is_ours
+
+
 def test_local_mode_has_at_least_four_slots_and_one_a_core() -> None:
     assert session.settings_of("p", {}, run_dir=RUN, cores=2)["spark.master"] == "local[4]"
     assert session.settings_of("p", {}, run_dir=RUN, cores=16)["spark.master"] == "local[16]"

@@ -66,10 +66,11 @@ class Sink:
         (log / str(self.batch)).write_text("\n".join(["v1", *lines]))
         self.batch += 1
 
-    def parquet(self, name: str, day: date, **columns: Any) -> Path:
+    def parquet(self, name: str, day: date, *, is_int96: bool = False, **columns: Any) -> Path:
+        """As our own settings write moments, or as Spark's and earlier versions of ours do."""
         file = self.folder / f"date={day}" / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table(columns), file, use_deprecated_int96_timestamps=True)
+        pq.write_table(pa.table(columns), file, use_deprecated_int96_timestamps=is_int96)
         return file
 
     def text(self, name: str, text: str) -> Path:
@@ -139,6 +140,23 @@ def test_the_question_of_the_talk_is_answered_as_it_stands(ask: Ask) -> None:
     (read,) = answer.tables
     assert read.batch == 1
     assert read.at is not None
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_moments_are_the_same_however_the_file_has_them(
+    ask: Ask, project: Path, is_older: bool
+) -> None:
+    sink = Sink(project / "data" / "metrics")
+    for number, is_int96 in enumerate((is_older, not is_older)):
+        name = f"{number}.parquet"
+        sink.commit(sink.parquet(name, TODAY, is_int96=is_int96, timestamp=times(10, 7200)))
+
+    answer = ask("SELECT timestamp, count(*) FROM metrics GROUP BY timestamp ORDER BY timestamp")
+
+    expected = [NOW - timedelta(seconds=age) for age in (7200, 10)]
+    assert answer.rows == tuple((at, 2) for at in expected)
+    recent = ask("SELECT count(*) FROM metrics WHERE timestamp > now() - INTERVAL 1 HOUR")
+    assert recent.rows == ((2,),)
 
 
 @pytest.mark.usefixtures("metrics")

@@ -146,6 +146,7 @@ def start_session(
         cores=(os.cpu_count() or 1) + real_time,
         is_short=bool(spec.define or spec.question),
         java=classes.use(classes.kept()),
+        environment=os.environ,
     )
     session.write_conf(run_dir / "conf", conf)
     code = Places(Path(spec.state)).code(spec.version)

@@ -32,6 +32,7 @@ def main(scratch: Path, archive: Path) -> None:
         cores=os.cpu_count() or 1,
         is_short=True,
         java=classes.make(archive),
+        environment=os.environ,
     )
     session.write_conf(scratch / "conf", conf)
     session.prepare_environment(scratch / "conf", (), is_local=True)

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 RETURN_S = 10.0  # for a script to come back from awaitTermination after its queries have ended
-NOT_OURS = {"spark.master", "spark.app.name"}  # a script that sets none gets Spark's own defaults
+# A script that sets none of these gets Spark's own defaults: what it writes stays as it was.
+NOT_OURS = {"spark.master", "spark.app.name", session.TIMESTAMPS}
 NO_REPLAY = {"TextSocket": "socket", "RateStream": "rate"}
 
 
@@ -82,6 +83,7 @@ def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_loca
         run_dir=run_dir,
         cores=os.cpu_count() or 1,
         java=classes.use(classes.kept()),
+        environment=os.environ,
     )
     kept = {k: v for k, v in conf.items() if k not in NOT_OURS or k in user}
     session.write_conf(run_dir / "conf", kept)
