@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,8 @@ END_S = 300.0
 SETTLE_S = 3.0
 RAW = "rawLogs"
 SIDES = ("checked", "plain", "bare", "naive")
+# Two that differ by less than two runs of one do: each is run twice, around the others.
+ORDER = ("plain", "bare", "checked", "naive", "bare", "plain")
 
 SETTINGS = """\
 [project]
@@ -78,14 +80,37 @@ def run(folder: Path, rounds: int, seconds: float, records: int = RECORDS) -> li
         given = _given(broker, records)
         found = []
         for number in range(1, rounds + 1):
-            one: dict[str, Any] = {"round": number}
-            for side in SIDES if number % 2 else SIDES[::-1]:
+            ran: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
+            for side in order(number):
                 machine.settle(SETTLE_S)
-                one[side] = _side(folder / f"{number}-{side}", side, given)
+                ran[side].append(_side(folder / f"{number}-{side}-{len(ran[side])}", side, given))
+            one = {"round": number, **{side: together(runs) for side, runs in ran.items()}}
             speeds = {side: round(per_cpu_second(one[side])) for side in SIDES}
             print(f"kafka-history {number}/{rounds}: {speeds} {one}", flush=True)
             found.append(one)
     return found
+
+
+def order(number: int) -> list[str]:
+    """In every second round the two and the others change places."""
+    turned = dict(zip(("plain", "bare", "checked", "naive"), ("bare", "plain", "naive", "checked"),
+                      strict=True))  # fmt: skip
+    return [side if number % 2 else turned[side] for side in ORDER]
+
+
+def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Runs of one side as if they were one."""
+    used = [run["cpu_by_role"] for run in runs]
+    roles = sorted({role for one in used for role in one})
+    summed = {key: round(sum(run[key] for run in runs), 2)
+              for key in ("rows", "batches", "seconds", "cpu_s")}  # fmt: skip
+    return {
+        **summed,
+        "cpu_by_role": {r: round(sum(one.get(r, 0.0) for one in used), 2) for r in roles},
+        "memory_mb": max(run["memory_mb"] for run in runs),
+        "mistaken": max(run["mistaken"] for run in runs),
+        "runs": len(runs),
+    }
 
 
 def _given(broker: topic.Topics, records: int) -> Given:

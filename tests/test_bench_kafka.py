@@ -290,6 +290,26 @@ def written(output: Path, lines: list[bytes]) -> None:
     (output / "_spark_metadata" / "0").write_text("\n".join(entries))
 
 
+def test_two_runs_of_a_side_are_told_as_one() -> None:
+    run = {"rows": 10, "batches": 1, "seconds": 1.5, "cpu_s": 2.0, "memory_mb": 5, "mistaken": 1}
+    both = [run | {"cpu_by_role": {"jvm": 2.0}},
+            run | {"cpu_by_role": {"jvm": 1.5, "driver": 0.5}, "memory_mb": 7}]  # fmt: skip
+
+    found = kafka_history.together(both)
+
+    assert found["cpu_by_role"] == {"driver": 0.5, "jvm": 3.5}
+    assert (found["rows"], found["seconds"], found["cpu_s"]) == (20, 3.0, 4.0)
+    assert (found["memory_mb"], found["mistaken"], found["runs"]) == (7, 1, 2)
+
+
+def test_no_side_of_the_history_is_always_first() -> None:
+    first, second = kafka_history.order(1), kafka_history.order(2)
+
+    assert (first[0], second[0], first[2], second[2]) == ("plain", "bare", "checked", "naive")
+    assert set(first) == set(second) == set(kafka_history.SIDES)
+    assert first[0] == first[-1]
+
+
 def test_a_history_that_lacks_a_row_or_has_a_bad_one_is_found(tmp_path: Path) -> None:
     given = kafka_history.Given(topic.Topics("", 0), 1_000, tuple(LINES[:1_000]))
     good = [line for line in given.lines if truth.log_of(line)]
