@@ -147,6 +147,29 @@ def test_hostile_content_is_text_on_every_page(tmp_path: Path, browser: Browser)
         page.context.close()
 
 
+def test_nothing_is_written_into_a_question_that_is_being_typed(
+    tmp_path: Path, browser: Browser
+) -> None:
+    """The names come late: a beginning is offered only to who has not begun."""
+    project = hostile(tmp_path / "project")
+    held: list[Route] = []
+    with served(project) as url:
+        page = browsing.watched(browser).page
+        page.goto(link(project, url))
+        page.goto(url + "/sql")
+        page.wait_for_selector("#table-counts", state="attached")
+        assert page.input_value("#sql").startswith("SELECT * FROM ")
+
+        page.route("**/api/sql", lambda route: held.append(route))
+        with page.expect_request("**/api/sql"):
+            page.goto(url + "/sql")
+        page.click("#sql")
+        held[0].continue_()
+        page.wait_for_selector("#table-counts", state="attached")
+        assert page.input_value("#sql") == ""
+        page.context.close()
+
+
 def test_what_is_missing_is_explained_on_the_page(tmp_path: Path, browser: Browser) -> None:
     """No pipeline, no data, no store: each page says so and stays up."""
     folder = tmp_path / "empty"

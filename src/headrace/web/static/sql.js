@@ -32,7 +32,8 @@ async function load() {
     const seen = await api("/api/sql");
     known = seen.tables;
     show(names, known.length ? known.map(described) : h("p", { class: "muted" }, "Nothing is deployed yet. Files are read by their path: ", h("code", {}, "SELECT * FROM parquet.`data/metrics`")));
-    if (!editor.value && known.length) editor.value = `SELECT * FROM ${known[0].name} LIMIT 20`;
+    const isBusy = editor.value || document.activeElement === editor; // nothing gets between a person's keys
+    if (!isBusy && known.length) editor.value = `SELECT * FROM ${known[0].name} LIMIT 20`;
     if (chosen("q")) run();
   } catch (error) { show(names, problem(error)); }
 }
