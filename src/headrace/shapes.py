@@ -8,12 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
-from typing import Any, get_args, get_type_hints
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from headrace.errors import ConfigError, Error, Problems
 from headrace.model.limits import DrainLimits, QuerySettings, RestartLimits, WatchdogLimits
 from headrace.model.web import WebSettings
 from headrace.words import near, parse_duration
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 FILE = "headrace.toml"
 _FREE = (
@@ -27,15 +31,23 @@ _FREE = (
 
 
 def validated(raw: Mapping[str, Any], text: str) -> File:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
-        return TypeAdapter(File).validate_python(_in_seconds(raw))
+        return _adapter().validate_python(_in_seconds(raw))
     except ValidationError as exc:
         problems = [_problem(dict(one), text) for one in exc.errors()]
         # Union types report one problem for each member: one for a place is enough.
         unique = list({(p.code, p.what): p for p in problems}.values())
         raise (unique[0] if len(unique) == 1 else Problems(unique)) from exc
+
+
+@cache
+def _adapter() -> TypeAdapter[File]:
+    """Made once: some processes read the settings again every few seconds."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(File)
 
 
 def _in_seconds(raw: Mapping[str, Any], inside: str = "") -> dict[str, Any]:

@@ -34,10 +34,10 @@ class Watched:
     name: str
     query: StreamingQuery
     checkpoint: str | None  # None: it has none that lasts
+    run_id: str = field(init=False)  # asked once: the loop compares it ten times a second
 
-    @property
-    def run_id(self) -> str:
-        return str(self.query.runId)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run_id", str(self.query.runId))
 
     def is_over(self) -> bool:
         """Ended, and without a failure that somebody has still to look at."""
