@@ -26,10 +26,10 @@ from headrace.demo import truth
 from headrace.demo.folder import files as demo_files
 from headrace.explore import committed
 
-RECORDS = 4_000_000
+RECORDS = 6_000_000
 DIFFERENT = 200_000  # lines; then the same again
 MAX_ROWS = 200_000
-WARM_BATCHES = 5
+WARM_BATCHES = 15  # Java's compilers take a quarter of the CPU before, a tenth after
 BATCHES_MIN = WARM_BATCHES + 3
 END_S = 300.0
 SETTLE_S = 3.0
