@@ -16,6 +16,8 @@ import psutil
 
 REPO = Path(__file__).parent.parent
 LOAD_MAX = 1.0
+# An experiment before this one has written its own figures: no change of what is measured.
+MEASURED = ("--", ".", ":(exclude)bench/results.json", ":(exclude)docs")
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def moment() -> dict[str, Any]:
     return {
         "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": _git("rev-parse", "--short=12", "HEAD") or "unknown",
-        "is_changed": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "is_changed": bool(_git("status", "--porcelain", "--untracked-files=no", *MEASURED)),
     }
 
 

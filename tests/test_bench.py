@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -215,6 +216,24 @@ def test_results_name_no_machine_and_no_path() -> None:
 
 
 # ---- whether to measure at all
+
+
+def test_figures_just_written_are_no_change_of_what_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / name for name in ("bench/results.json", "docs/page.md", "src/code.py")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("before")
+    me = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    for words in (["init", "-q"], ["add", "."], [*me, "commit", "-qm", "begin"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    monkeypatch.setattr(machine, "REPO", tmp_path)
+    changed = []
+    for file in files:
+        file.write_text("after")
+        changed.append(machine.moment()["is_changed"])
+    assert changed == [False, False, True]
 
 
 def test_a_busy_machine_is_refused_unless_asked_for() -> None:
