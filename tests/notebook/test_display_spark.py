@@ -14,6 +14,7 @@ import headrace as hr
 from headrace.connectors.connector import Connector
 from headrace.errors import ConnectorError, DefinitionError, Error
 from headrace.notebook import taking
+from headrace.notebook.subjects import Own
 
 pytestmark = pytest.mark.spark
 
@@ -187,6 +188,26 @@ def test_a_failing_query_is_explained(
     said = capsys.readouterr().out
     assert "Failed\n" in said
     assert "  fix: " in said
+
+
+def test_a_failure_is_drawn_when_it_is_raised_also_if_another_thread_draws_it(
+    spark: Any, orders: Connector, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    ended = Own.end
+
+    def slowly(self: Own) -> None:
+        time.sleep(0.5)  # Spark may take as long to stop a query
+        ended(self)
+
+    monkeypatch.setattr(Own, "end", slowly)
+    send(spark, orders, ("apples", 1))
+    stream = hr.read(spark, orders, stream=True)
+    shown = hr.display(stream.selectExpr("raise_error(item)"), every=QUICK)
+    poll(lambda: not shown.is_running, "the end of the query is not noticed")
+    with pytest.raises(Error, match="apples"):
+        shown.wait()
+    assert "Failed\n" in capsys.readouterr().out
 
 
 def test_what_cannot_be_shown_is_refused_before_anything_starts(

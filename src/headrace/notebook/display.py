@@ -4,6 +4,7 @@ what happens, in place. What it returns is a `Display`: `.stop()`, `.wait()`, `.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from headrace.notebook import batch, chart, kernel, picture, screen, taking
 from headrace.notebook.cells import Rows
 from headrace.notebook.look import Look, look, require_columns
 from headrace.notebook.picture import Condition
-from headrace.notebook.subjects import Foreign, Own
+from headrace.notebook.subjects import END_S, Foreign, Own
 from headrace.notebook.watching import GONE, Pulse, Watch, condition
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Display:
         self._pulse = Pulse()
         self._lock = threading.RLock()  # one draws at a time, so that nothing old comes last
         self._final: Condition | None = None
+        self._is_drawn = threading.Event()  # the last state, by whichever thread met it
         is_cell = kernel.shell() is not None
         self._screen: screen.Screen = screen.Cell() if is_cell else screen.Terminal()
         if subject is None:
@@ -167,12 +169,15 @@ class Display:
             if self._final is not None or self._subject is None:
                 return
             self._final = last
-        kernel.gone(self._token)
-        self._subject.end()
-        with self._lock:
-            if isinstance(self._subject, Own):
-                self._rows = self._subject.rows()
-            self._draw(last)
+        try:
+            kernel.gone(self._token)
+            self._subject.end()
+            with self._lock:
+                if isinstance(self._subject, Own):
+                    self._rows = self._subject.rows()
+                self._draw(last)
+        finally:
+            self._is_drawn.set()
 
     def _draw(self, now: Condition) -> None:
         with self._lock:
@@ -194,6 +199,8 @@ class Display:
         self._screen.show("body", picture.body(self._rows, self._look, newest=False))
 
     def _checked(self) -> Display:
+        if self._final is not None and self._subject is not None:
+            self._is_drawn.wait(WAIT_S)
         verdict = self._final.failure if self._final is not None else None
         if verdict is not None:
             raise Error(verdict.what, why=verdict.why, where=verdict.where, fix=verdict.fix,
@@ -211,7 +218,9 @@ def _all_available(query: Any) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    is_lost = (PySparkException, Py4JError, OSError)  # `_follow` tells what has happened
     try:
         query.processAllAvailable()
-    except (PySparkException, Py4JError, OSError):
-        return  # `_follow` tells what has happened
+    except is_lost:
+        with contextlib.suppress(*is_lost):  # Spark tells a failure before the query has ended
+            query.awaitTermination(END_S)
