@@ -22,6 +22,15 @@ def test_a_heartbeat_that_was_sent_again_counts_when_it_first_came() -> None:
     assert sorted(latency.of_beats(went_in, came_out)) == [3.0, 20.0]
 
 
+def test_only_what_waited_for_the_first_start_is_left_out() -> None:
+    went_in = {(1, 1): 100.0, (1, 2): 8_999.0, (1, 3): 9_000.0, (1, 4): 20_000.0}
+    # The last one was there while the pipeline was restarted.
+    came_out = [((1, 1), 9_000.0), ((1, 2), 9_001.0), ((1, 3), 9_002.0), ((1, 4), 29_000.0)]
+
+    assert sorted(latency.of_beats(went_in, came_out)) == [2.0, 9_000.0]
+    assert latency.of_beats(went_in, []) == []
+
+
 def test_records_of_a_batch_wait_until_it_is_done() -> None:
     appended = {0: [0.0, 10.0, 20.0, 30.0], 1: [5.0]}
     batches = [({0: 1}, 50.0), ({0: 3, 1: 1}, 100.0), ({0: 4, 1: 1}, 130.0)]

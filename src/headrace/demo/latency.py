@@ -37,11 +37,13 @@ def _at(ordered: Sequence[float], share: float) -> float:
 
 
 def of_beats(went_in: Mapping[Beat, float], came_out: Iterable[tuple[Beat, float]]) -> list[float]:
-    """Of each heartbeat the first time that it came out: later ones were sent again."""
+    """Of each heartbeat the first time that it came out: later ones were sent again. What went in
+    before any had come out waited for the very first start."""
     first: dict[Beat, float] = {}
     for beat, at in came_out:
         first[beat] = min(at, first.get(beat, at))
-    return [at - went_in[beat] for beat, at in first.items() if beat in went_in]
+    begun = min(first.values(), default=0.0)
+    return [at - went_in[beat] for beat, at in first.items() if went_in.get(beat, -1.0) >= begun]
 
 
 def of_batches(
