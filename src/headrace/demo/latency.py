@@ -43,7 +43,8 @@ def of_beats(went_in: Mapping[Beat, float], came_out: Iterable[tuple[Beat, float
     for beat, at in came_out:
         first[beat] = min(at, first.get(beat, at))
     begun = min(first.values(), default=0.0)
-    return [at - went_in[beat] for beat, at in first.items() if went_in.get(beat, -1.0) >= begun]
+    known = [(went_in[beat], at) for beat, at in first.items() if beat in went_in]
+    return [at - before for before, at in known if before >= begun]
 
 
 def of_batches(

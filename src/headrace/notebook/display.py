@@ -69,7 +69,7 @@ class Display:
         self._pulse = Pulse()
         self._lock = threading.RLock()  # one draws at a time, so that nothing old comes last
         self._final: Condition | None = None
-        self._is_drawn = threading.Event()  # the last state, by whichever thread met it
+        self._drawn = threading.Event()  # the last state, by whichever thread met it
         is_cell = kernel.shell() is not None
         self._screen: screen.Screen = screen.Cell() if is_cell else screen.Terminal()
         if subject is None:
@@ -177,7 +177,7 @@ class Display:
                     self._rows = self._subject.rows()
                 self._draw(last)
         finally:
-            self._is_drawn.set()
+            self._drawn.set()
 
     def _draw(self, now: Condition) -> None:
         with self._lock:
@@ -200,7 +200,7 @@ class Display:
 
     def _checked(self) -> Display:
         if self._final is not None and self._subject is not None:
-            self._is_drawn.wait(WAIT_S)
+            self._drawn.wait(WAIT_S)
         verdict = self._final.failure if self._final is not None else None
         if verdict is not None:
             raise Error(verdict.what, why=verdict.why, where=verdict.where, fix=verdict.fix,
@@ -218,9 +218,9 @@ def _all_available(query: Any) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    is_lost = (PySparkException, Py4JError, OSError)  # `_follow` tells what has happened
+    lost = (PySparkException, Py4JError, OSError)  # `_follow` tells what has happened
     try:
         query.processAllAvailable()
-    except is_lost:
-        with contextlib.suppress(*is_lost):  # Spark tells a failure before the query has ended
+    except lost:
+        with contextlib.suppress(*lost):  # Spark tells a failure before the query has ended
             query.awaitTermination(END_S)
