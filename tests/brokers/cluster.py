@@ -177,7 +177,7 @@ def _started(folder: Path, ports: dict[str, int]) -> subprocess.Popen[bytes]:
         )  # fmt: skip
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
-        if all(_listens(ports[n]) for n in ("plain", "login")) and _leads(ports["plain"]):
+        if all(listens(ports[n]) for n in ("plain", "login")) and _leads(ports["plain"]):
             return process
         time.sleep(0.1)
     process.kill()
@@ -185,7 +185,7 @@ def _started(folder: Path, ports: dict[str, int]) -> subprocess.Popen[bytes]:
     raise AssertionError(f"the broker does not listen:\n{log.read_text()[-4000:]}")
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -17,6 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from brokers import cluster
 from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
 from brokers.conftest import HUB, made, sent
 from headrace.cli import connecting
@@ -81,6 +84,25 @@ def test_when_the_newest_record_of_a_topic_was_written(broker: Cluster, topic: s
         assert asked.newest("no-such-topic") is None
 
 
+def test_a_broker_that_starts_again_is_asked_until_it_leads(broker: Cluster) -> None:
+    """It listens, and knows its topics, before it has opened all their partitions."""
+    many = made(broker, 100)
+    sent(broker, many, *({"value": "x", "partition": n} for n in range(100)))
+    broker.stop()
+
+    with ThreadPoolExecutor(1) as beside:
+        begun = beside.submit(broker.start)
+        while not begun.done() and not cluster.listens(broker.ports["plain"]):
+            time.sleep(0.01)
+        with kafkabroker.Broker(kafka(broker.servers(), subscribe=many), 90) as asked:
+            ends = asked.ends({many: range(100)})
+            newest = asked.newest(many)
+        begun.result()
+
+    assert {one.records for one in ends.values()} == {1}
+    assert newest is not None
+
+
 def test_a_pattern_finds_its_topics(broker: Cluster) -> None:
     one, other = made(broker, 1, "found-one"), made(broker, 1, "found-two")
 
@@ -109,6 +131,15 @@ def test_nobody_there() -> None:
 
     assert told.code == "kafka-unreachable"
     assert told.exit_code == 3
+
+
+def test_a_partition_that_nobody_leads_is_no_silent_broker() -> None:
+    code = KafkaError.NOT_LEADER_FOR_PARTITION
+
+    told = kafkabroker.explained("k:9092", code, "Not leader", kafka("k:9092", subscribe="t"))
+
+    assert str(told).startswith("A partition on k:9092 has no leader.\n")
+    assert (told.code, told.exit_code) == ("kafka-unreachable", 3)
 
 
 @pytest.mark.usefixtures("quick")

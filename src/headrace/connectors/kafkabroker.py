@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka
 
 WITHIN_S = 10.0
+PAUSE_S = 0.1  # while a partition has no leader: a new one is found in moments
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 READ, WRITE = "READ", "WRITE"  # as the broker calls what a login may do
 _DONE = {READ: "read", WRITE: "written"}
@@ -109,19 +112,13 @@ class Broker:
             return f"{len(self.topics())} topics; rows say which"
         (partitions,) = self.wanted().values()
         topic = self._connector.topic
-        kafka = confluent()
-        asked = self._admin().describe_topics(
-            kafka.TopicCollection([topic]),
-            include_authorized_operations=True,
-            request_timeout=self._within_s,
-        )
-        allowed = self._asked(asked[topic].result).authorized_operations
+        allowed = self._described(topic, include_authorized_operations=True).authorized_operations
         may = {one.name for one in allowed or ()}
         missing = [one for one in wanted if one not in may]
         if allowed is not None and "ALL" not in may and missing:
             raise explained(
                 self.servers,
-                kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED,
                 f"it may {', '.join(sorted(may)).lower()} {topic}, not {missing[0].lower()} it",
                 self._connector,
             )
@@ -135,10 +132,8 @@ class Broker:
         for topic, numbers in partitions.items():
             for number in numbers:
                 at = kafka.TopicPartition(topic, number)
-                low, high = self._asked(
-                    lambda at=at: self._consumer.get_watermark_offsets(at, timeout=self._within_s)
-                )
-                found[topic, number] = Ends(low, high)
+                ask = partial(self._consumer.get_watermark_offsets, at, timeout=self._within_s)
+                found[topic, number] = Ends(*self._asked(ask))
         return found
 
     def moment(
@@ -171,9 +166,12 @@ class Broker:
         wanted = {kafka.TopicPartition(topic, n): latest for n in known.topics[topic].partitions}
         if not wanted:
             return None
-        asked = self._admin().list_offsets(wanted, request_timeout=self._within_s)
-        times = [self._asked(one.result).timestamp for one in asked.values()]
-        return max((at / 1000 for at in times if at >= 0), default=None)
+
+        def times() -> list[int]:
+            asked = self._admin().list_offsets(wanted, request_timeout=self._within_s)
+            return [one.result().timestamp for one in asked.values()]
+
+        return max((at / 1000 for at in self._asked(times) if at >= 0), default=None)
 
     def kept_s(self, topic: str) -> float | None:
         """How long the topic keeps a record; None: for ever, or this login is not told."""
@@ -188,6 +186,11 @@ class Broker:
         kept_ms = int(found.value) if found is not None else -1
         return kept_ms / 1000 if kept_ms >= 0 else None
 
+    def _described(self, topic: str, **more: bool) -> Any:
+        wanted = confluent().TopicCollection([topic])
+        ask = partial(self._admin().describe_topics, wanted, request_timeout=self._within_s, **more)
+        return self._asked(lambda: ask()[topic].result())
+
     def _admin(self) -> Any:
         """Kept: one that nobody holds takes its answers with it."""
         from confluent_kafka.admin import AdminClient
@@ -196,13 +199,19 @@ class Broker:
             self._administers = begun(AdminClient, self._connector, {})
         return self._administers
 
-    def _asked(self, ask: Any) -> Any:
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """Again while leaders move, as with each restart of a broker: a client that only asks is
+        told so, where one that reads or writes just waits."""
         kafka = confluent()
         self._said.clear()
-        try:
-            return ask()
-        except kafka.KafkaException as exc:
-            raise self._failed(exc.args[0]) from exc
+        deadline = time.monotonic() + self._within_s
+        while True:
+            try:
+                return ask()
+            except kafka.KafkaException as exc:
+                if not is_leaderless(exc.args[0].code()) or time.monotonic() > deadline:
+                    raise self._failed(exc.args[0]) from exc
+            time.sleep(PAUSE_S)
 
     def _failed(self, error: Any) -> Error:
         """The broker's own refusal first; "no answer" has a cause, which came as an event."""
@@ -255,6 +264,19 @@ def cause(said: Iterable[Any], error: Any) -> Any:
     order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
     told = [*said, error]
     return next((one for kind in order for one in told if one.code() == kind), error)
+
+
+def is_leaderless(code: int) -> bool:
+    """Whether the broker that was asked does not lead the partition, or not yet."""
+    known = confluent().KafkaError
+    return code in (
+        known.LEADER_NOT_AVAILABLE,
+        known.NOT_LEADER_FOR_PARTITION,
+        known.REPLICA_NOT_AVAILABLE,
+        known.FENCED_LEADER_EPOCH,
+        known.UNKNOWN_LEADER_EPOCH,
+        known.OFFSET_NOT_AVAILABLE,
+    )
 
 
 def reached(connector: Kafka, wanted: Sequence[str] = (WRITE,)) -> str:
@@ -323,6 +345,14 @@ def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
             why=words,
             fix="Let the topic keep records longer (retention.ms).",
             slug="kafka-gone",
+        )
+    if is_leaderless(code):
+        return SetupError(
+            f"A partition on {servers} has no leader.",
+            why=words,
+            fix="Look whether all brokers of the cluster run; one that has just started needs some "
+            "seconds.",
+            slug="kafka-unreachable",
         )
     return SetupError(
         f"{servers} does not answer.",
