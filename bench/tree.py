@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from headrace import processes
+
 MARK = "HEADRACE_BENCH"
 ID = uuid.uuid4().hex
 FOREIGN = ("SPARK_", "PYSPARK_", "HEADRACE_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_")
@@ -61,7 +63,7 @@ def marked() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            is_ours = process.environ().get(MARK) == ID
+            is_ours = processes.environment(process.pid).get(MARK) == ID
             if is_ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.Error, OSError):

@@ -15,6 +15,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from headrace import processes
 from headrace.connectors import jars
 from headrace.driver import classes
 
@@ -77,7 +78,7 @@ def left_behind(marker: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            is_ours = process.environ().get(MARKER) == marker
+            is_ours = processes.environment(process.pid).get(MARKER) == marker
             if is_ours and process.pid != os.getpid() and process.status() != "zombie":
                 found.append(process)
         except psutil.Error:

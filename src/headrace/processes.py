@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ STATE_MARK = "HEADRACE_STATE"  # whose run: two projects may have pipelines of o
 _PROC = Path("/proc") if sys.platform == "linux" else None
 _DEAD = ("Z", "X", "x")
 _TICKS_TOLERANCE_S = 0.05
+_LOADING_S = 0.1
 
 
 class Marked(NamedTuple):
@@ -66,6 +68,18 @@ def is_marked(process: Process, run: str, state: Path) -> bool:
     return is_alive(process) and _run_of(process.pid, state) == run
 
 
+def environment(pid: int) -> dict[str, str]:
+    """What a process was started with; nothing of one that is gone or another user's.
+
+    While a program is being loaded (exec) it shows none, for less than a millisecond mostly: a
+    look at that moment would take a child of ours for a stranger.
+    """
+    deadline = time.monotonic() + _LOADING_S
+    while (told := _environment(pid)) == {} and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return told or {}
+
+
 @functools.cache
 def boot_id() -> str:
     path = Path("/proc/sys/kernel/random/boot_id")
@@ -92,24 +106,22 @@ def _started(pid: int) -> float | None:
 
 
 def _run_of(pid: int, state: Path) -> str | None:
-    """Other people's environments cannot be read: then it is not ours."""
+    told = environment(pid)
+    return told.get(RUN_MARK) if told.get(STATE_MARK) == str(state) else None
+
+
+def _environment(pid: int) -> dict[str, str] | None:
     if _PROC is None:
         try:
-            environment = psutil.Process(pid).environ()
+            return psutil.Process(pid).environ()
         except (psutil.Error, OSError):
             return None
-        is_ours = environment.get(STATE_MARK) == str(state)
-        return environment.get(RUN_MARK) if is_ours else None
     try:
         raw = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
         return None
-    if f"{STATE_MARK}=".encode() not in raw:
-        return None
-    pairs = dict(part.partition(b"=")[::2] for part in raw.split(b"\0"))
-    is_ours = pairs.get(STATE_MARK.encode()) == os.fsencode(state)
-    run = pairs.get(RUN_MARK.encode())
-    return run.decode(errors="replace") if is_ours and run else None
+    pairs = (os.fsdecode(part).partition("=") for part in raw.split(b"\0") if part)
+    return {name: value for name, _, value in pairs}
 
 
 def _is_leader(pid: int) -> bool:

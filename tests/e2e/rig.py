@@ -30,6 +30,7 @@ import psutil
 import pyarrow.parquet as pq
 
 from e2e import oracle
+from headrace import processes
 from headrace.explore import committed
 from headrace.project import reading
 from headrace.project.workspace import open_workspace
@@ -130,7 +131,7 @@ def marked_processes(state: Path) -> Iterator[psutil.Process]:
     for process in psutil.process_iter(["pid", "status"]):
         with contextlib.suppress(psutil.Error):
             is_alive = process.info["status"] != psutil.STATUS_ZOMBIE
-            if is_alive and process.environ().get("HEADRACE_RUN_ID") in runs:
+            if is_alive and processes.environment(process.pid).get(processes.RUN_MARK) in runs:
                 yield process
 
 

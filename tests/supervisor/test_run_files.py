@@ -290,6 +290,19 @@ def test_reap_ends_all_that_carries_the_mark_also_out_of_its_group(tmp_path: Pat
             child.wait()
 
 
+def test_a_process_is_known_from_its_first_moment_on() -> None:
+    """`Popen` returns before the program is loaded; the kernel then shows no environment."""
+    unknown = 0
+    for _ in range(200):
+        child = subprocess.Popen(["sleep", "600"], env={**os.environ, processes.RUN_MARK: "a-1"})
+        unknown += processes.environment(child.pid).get(processes.RUN_MARK) != "a-1"
+        child.kill()
+        child.wait()
+
+    assert unknown == 0
+    assert processes.environment(child.pid) == {}
+
+
 def test_threads_are_dumped_of_a_java_of_that_run_only(tmp_path: Path) -> None:
     marks = {processes.RUN_MARK: "orders-1", processes.STATE_MARK: str(tmp_path)}
     code = "import time; time.sleep(600)"
