@@ -26,6 +26,7 @@ from headrace.cli import connecting
 from headrace.connectors import kafkabroker
 from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import kafka
+from headrace.connectors.kafkafollow import Following
 from headrace.errors import Error
 from headrace.project.workspace import open_workspace
 
@@ -101,6 +102,20 @@ def test_a_broker_that_starts_again_is_asked_until_it_leads(broker: Cluster) -> 
 
     assert {one.records for one in ends.values()} == {1}
     assert newest is not None
+
+
+def test_who_follows_a_topic_may_ask_beside_it(broker: Cluster, topic: str) -> None:
+    """Reading waits at the broker for the next record, half a second each time; no question may
+    wait there behind it, since the next record would be taken only after the answer."""
+    with Following(kafka(broker.servers(), topic=topic)) as following:
+        following.follow(topic, {0: 0, 1: 0})
+        assert following.next(0.5) == []
+        begin = time.monotonic()
+        for _ in range(20):
+            following.ends({topic: following.partitions(topic)})
+        took_s = time.monotonic() - begin
+
+    assert took_s < 5.0  # 20 s at least, if each of them waits once
 
 
 def test_a_pattern_finds_its_topics(broker: Cluster) -> None:

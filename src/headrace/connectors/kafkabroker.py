@@ -53,16 +53,7 @@ class Broker:
         self._within_s = WITHIN_S if within_s is None else within_s
         self._said: list[Any] = []
         self._administers: Any = None
-        settings = {
-            "group.id": "headrace-asks",  # demanded, and never joined
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            # Where a partition ends is where the query may read to, not where we might.
-            "isolation.level": isolation(connector),
-            "socket.timeout.ms": int(self._within_s * 1000),
-            "error_cb": self._said.append,
-        }
-        self._consumer = begun(confluent().Consumer, connector, settings)
+        self._consumer = self._client()
 
     def __enter__(self) -> Self:
         return self
@@ -185,6 +176,18 @@ class Broker:
             return None
         kept_ms = int(found.value) if found is not None else -1
         return kept_ms / 1000 if kept_ms >= 0 else None
+
+    def _client(self) -> Any:
+        settings = {
+            "group.id": "headrace-asks",  # demanded, and never joined
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            # Where a partition ends is where the query may read to, not where we might.
+            "isolation.level": isolation(self._connector),
+            "socket.timeout.ms": int(self._within_s * 1000),
+            "error_cb": self._said.append,
+        }
+        return begun(confluent().Consumer, self._connector, settings)
 
     def _described(self, topic: str, **more: bool) -> Any:
         wanted = confluent().TopicCollection([topic])

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.connectors.kafkabroker import Broker, confluent
+
+if TYPE_CHECKING:
+    from headrace.connectors.kafka import Kafka
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,17 @@ class Record:
 
 
 class Following(Broker):
-    """A connection that reads record after record; joins no consumer group either."""
+    """Reads record after record; joins no consumer group either. By a client of its own: a broker
+    answers one request of a client after the other, and reading is a request that waits there for
+    the next record, so that every question beside it would."""
+
+    def __init__(self, connector: Kafka, within_s: float | None = None) -> None:
+        super().__init__(connector, within_s)
+        self._reader = self._client()
+
+    def close(self) -> None:
+        self._reader.close()
+        super().close()
 
     def identity(self, topic: str) -> str:
         """One made anew under the same name is another one."""
@@ -37,14 +51,14 @@ class Following(Broker):
         """From here on `next` gives the records of these partitions, from these places on."""
         kafka = confluent()
         wish = [kafka.TopicPartition(topic, number, at) for number, at in starts.items()]
-        self._asked(lambda: self._consumer.assign(wish))
+        self._asked(lambda: self._reader.assign(wish))
 
     def next(self, within_s: float, most: int = 500) -> list[Record]:
         """The records that are there, at once; [] if none comes within this time."""
-        first = self._asked(lambda: self._consumer.poll(within_s))
+        first = self._asked(lambda: self._reader.poll(within_s))
         if first is None:
             return []
-        more = self._asked(lambda: self._consumer.consume(most - 1, 0))
+        more = self._asked(lambda: self._reader.consume(most - 1, 0))
         found = []
         for one in (first, *more):
             if one.error() is not None:

@@ -91,7 +91,7 @@ def overloaded():
 @hr.stream(
     to=hr.alert(key="cluster_id", title="Cluster {cluster_id} is silent"),
     mode="update",
-    every="5 seconds",
+    every="3 seconds",  # until a beat is read, and again after its minute: told within 10
 )
 def silent(heartbeats):
     """One row when a cluster has sent nothing for a minute, and one when it is back."""
