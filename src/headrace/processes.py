@@ -75,7 +75,7 @@ def environment(pid: int) -> dict[str, str]:
     look at that moment would take a child of ours for a stranger.
     """
     deadline = time.monotonic() + _LOADING_S
-    while (told := _environment(pid)) == {} and time.monotonic() < deadline:
+    while (told := _environment(pid)) == {} and _is_program(pid) and time.monotonic() < deadline:
         time.sleep(0.001)
     return told or {}
 
@@ -108,6 +108,14 @@ def _started(pid: int) -> float | None:
 def _run_of(pid: int, state: Path) -> str | None:
     told = environment(pid)
     return told.get(RUN_MARK) if told.get(STATE_MARK) == str(state) else None
+
+
+def _is_program(pid: int) -> bool:
+    """Threads of the kernel are none; most kernels show an empty environment for them."""
+    try:
+        return _PROC is not None and bool(os.readlink(_PROC / str(pid) / "exe"))
+    except OSError:
+        return False
 
 
 def _environment(pid: int) -> dict[str, str] | None:
