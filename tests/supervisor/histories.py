@@ -455,6 +455,17 @@ STORIES = [
         desired=STOPPED,
     ),
     Story(
+        "who was never asked to end is not killed for it, however long the supervisor was away",
+        ["wait 1 s"],
+        live=alive(
+            beat(1),
+            orders=Orders(drain_at=-100, drain_reason="stopped by ann"),
+            unsignalled=True,
+        ),
+        after_s=1.0,
+        desired=STOPPED,
+    ),
+    Story(
         "a cut is a second signal, after the first",
         ["cut"],
         live=alive(*working(20), orders=Orders(drain_at=20, wants_cut=True)),

@@ -77,7 +77,10 @@ def _with_a_live_run(situation: Situation, live: LiveRun, now: float) -> tuple[D
         return (Drain(orders.drain_reason),)
     if orders.drain_at is not None:
         timeout_s = limits.drain.timeout_s + live.view.longest_batch_s
-        return (_draining(live, timeout_s, limits.drain.kill_s, now),)
+        decision = _draining(live, timeout_s, limits.drain.kill_s, now)
+        if live.is_unsignalled and isinstance(decision, Kill):  # it was never asked to end
+            decision = Wait(live.known_since + UNSIGNALLED_S, orders.drain_reason)
+        return (decision,)
     if reason is not None:
         return (Drain(reason),)
     return _watch(situation, live, now)
