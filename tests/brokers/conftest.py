@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    TopicMetadata,
+)
 
-from brokers.cluster import Cluster, cluster
+from brokers.cluster import USER, Cluster, cluster
 from headrace.connectors import kafkabroker
 from headrace.connectors.kafka import kafka
 
@@ -43,15 +53,30 @@ def made(broker: Cluster, partitions: int = 1, name: str = "", **settings: str) 
     return name
 
 
+def allow(broker: Cluster, kind: ResourceType, name: str, what: AclOperation) -> None:
+    """The user may do that, and from then on nothing else there."""
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    rule = (kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", what)
+    (done,) = admin.create_acls([AclBinding(*rule, AclPermissionType.ALLOW)]).values()
+    done.result(90)
+    # The controller has it; the broker that is asked learns of it a moment later.
+    same = AclBindingFilter(*rule, AclPermissionType.ALLOW)
+    deadline = time.monotonic() + 90
+    while not admin.describe_acls(same).result(90):
+        assert time.monotonic() < deadline, f"the broker does not know who may do what to {name}"
+
+
 def sent(
     broker: Cluster, topic: str, *records: Any, settings: dict[str, Any] | None = None
 ) -> None:
     """Texts, or dictionaries of what a producer takes."""
     own = {"bootstrap.servers": broker.servers(), "linger.ms": 0}
     producer = Producer(own | (settings or {}))
+    refused: list[Any] = []
     for one in records:
-        producer.produce(topic, **(one if isinstance(one, dict) else {"value": one}))
-    assert producer.flush(90) == 0
+        fields = one if isinstance(one, dict) else {"value": one}
+        producer.produce(topic, on_delivery=lambda e, _: e and refused.append(e), **fields)
+    assert (producer.flush(90), refused) == (0, [])
 
 
 def received(broker: Cluster, topic: str, count: int, timeout_s: float = 90) -> list[Any]:

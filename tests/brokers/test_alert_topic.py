@@ -131,7 +131,7 @@ def written(broker: Cluster, alerts: str, cluster: int) -> int:
 
 def relay(project: rig.Project) -> psutil.Process:
     (found,) = [
-        one for one in rig.processes_in(project.folder) if "headrace.relay.main" in one.cmdline()
+        one for one in rig.processes_in(project.folder) if "headrace.relay.main" in rig.words(one)
     ]
     return found
 

@@ -11,17 +11,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
     ResourceType,
 )
 
 from brokers import cluster
 from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
-from brokers.conftest import HUB, made, sent
+from brokers.conftest import HUB, allow, made, sent
 from headrace.cli import connecting
 from headrace.connectors import kafkabroker
 from headrace.connectors.event_hubs import event_hubs
@@ -115,7 +111,7 @@ def test_who_follows_a_topic_may_ask_beside_it(broker: Cluster, topic: str) -> N
             following.ends({topic: following.partitions(topic)})
         took_s = time.monotonic() - begin
 
-    assert took_s < 5.0  # 20 s at least, if each of them waits once
+    assert took_s < 15.0  # 20 s at least, if each of them waits once
 
 
 def test_a_pattern_finds_its_topics(broker: Cluster) -> None:
@@ -207,7 +203,7 @@ def test_a_topic_that_is_not_there_and_the_near_miss(broker: Cluster) -> None:
 
 def test_a_login_that_may_not_read_or_write(broker: Cluster, topic: str) -> None:
     sent(broker, topic, "one")
-    allow(broker, topic, AclOperation.DESCRIBE)
+    allow(broker, ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
 
     reading = failure(**by_login(broker, subscribe=topic))
     writing = failure(**by_login(broker, topic=topic))
@@ -225,23 +221,13 @@ def test_the_topic_of_alerts_has_to_be_written_and_read(
         f'user = "{USER}"\npassword = "${{env:KAFKA_PASSWORD}}"\nca = "{broker.pem("ca")}"\n'
     )
     settings = open_workspace(tmp_path, "dev").settings
-    allow(broker, topic, AclOperation.WRITE)
+    allow(broker, ResourceType.TOPIC, topic, AclOperation.WRITE)
 
     with pytest.raises(Error) as caught:
         connecting.reached(settings, [])
-    allow(broker, topic, AclOperation.READ)
+    allow(broker, ResourceType.TOPIC, topic, AclOperation.READ)
     (said,) = connecting.reached(settings, [])
 
     assert caught.value.code == "kafka-acl"
     assert f"write {topic}, not read it" in str(caught.value.why)
     assert said["found"] == f"{topic}: 2 partitions, may be read and written"
-
-
-def allow(broker: Cluster, topic: str, what: AclOperation) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.servers()})
-    one = AclBinding(
-        ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{USER}", "*",
-        what, AclPermissionType.ALLOW,
-    )  # fmt: skip
-    for done in admin.create_acls([one]).values():
-        done.result(90)

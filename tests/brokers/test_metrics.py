@@ -16,16 +16,12 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
     ResourceType,
 )
 
 from brokers.cluster import PASSWORD, USER, Cluster
-from brokers.conftest import everything, made
+from brokers.conftest import allow, everything, made
 from e2e import rig
 from headrace.cli import connecting
 from headrace.connectors.kafka import kafka
@@ -121,11 +117,8 @@ def export(project: rig.Project) -> dict[str, Any]:
 
 
 def relay(project: rig.Project) -> psutil.Process | None:
-    for process in rig.processes_in(project.folder):
-        with contextlib.suppress(psutil.Error):
-            if "headrace.relay.main" in process.cmdline():
-                return process
-    return None
+    found = rig.processes_in(project.folder)
+    return next((one for one in found if "headrace.relay.main" in rig.words(one)), None)
 
 
 def test_every_batch_is_there_also_after_the_relay_was_killed_and_the_broker_was_down(
@@ -258,13 +251,7 @@ def test_a_login_that_may_not_write_is_told(
 ) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     name = made(broker)
-    only_look = AclBinding(
-        ResourceType.TOPIC, name, ResourcePatternType.LITERAL, f"User:{USER}", "*",
-        AclOperation.DESCRIBE, AclPermissionType.ALLOW,
-    )  # fmt: skip
-    admin = AdminClient({"bootstrap.servers": broker.servers()})
-    for made_ in admin.create_acls([only_look]).values():
-        made_.result(30)
+    allow(broker, ResourceType.TOPIC, name, AclOperation.DESCRIBE)
     by_login = {"ca": broker.pem("ca"), "user": USER, "password": "${env:KAFKA_PASSWORD}"}
     connector = kafka(broker.servers("login"), topic=name, **by_login)  # type: ignore[arg-type]
     sending = Records(connector, 20.0)

@@ -11,16 +11,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
     ResourceType,
 )
 
 from brokers.cluster import PASSWORD, USER, Cluster, tool
-from brokers.conftest import made, sent
+from brokers.conftest import allow, made, sent
 from brokers.deployed import committed, workspace
 from e2e import rig
 from headrace.model.pipeline import Node
@@ -188,13 +184,7 @@ def test_a_login_without_the_right_is_told_which_right(
     topic, group = made(broker), group_of(tmp_path)
     sent(broker, topic, "one")
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
-    admin = AdminClient({"bootstrap.servers": broker.servers()})
-    only_look = AclBinding(
-        ResourceType.GROUP, group, ResourcePatternType.LITERAL, f"User:{USER}", "*",
-        AclOperation.DESCRIBE, AclPermissionType.ALLOW,
-    )  # fmt: skip
-    for done in admin.create_acls([only_look]).values():
-        done.result(30)
+    allow(broker, ResourceType.GROUP, group, AclOperation.DESCRIBE)
     work = workspace(tmp_path, {
         "servers": broker.servers("login"), "subscribe": topic, "ca": broker.pem("ca"),
         "user": USER, "password": "${env:KAFKA_PASSWORD}",

@@ -102,6 +102,10 @@ def kept(project: rig.Project) -> list[str]:
     return [v for one in files for v in pq.read_table(one.path)["value"].to_pylist()]
 
 
+def copied(broker: Cluster, copies: str) -> Counter[str]:
+    return Counter(m.value().decode() for m in everything(broker, copies))
+
+
 def goes_on(project: rig.Project, what: str) -> None:
     """Both queries read more than they had."""
     before = len(kept(project))
@@ -130,6 +134,11 @@ def test_kills_of_broker_and_jvm_lose_and_double_nothing(
 
     admin = AdminClient({"bootstrap.servers": broker.servers()})
     admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    rig.eventually(
+        "the broker knows it",
+        lambda: len(admin.list_topics(timeout=10).topics[topic].partitions) == 3,
+        60,
+    )
     numbers.stop()
     sent(broker, topic, *({"value": f"new-{n}", "partition": 2} for n in range(20)))
     expected = Counter([*numbers.taken, *(f"new-{n}" for n in range(20))])
@@ -138,6 +147,9 @@ def test_kills_of_broker_and_jvm_lose_and_double_nothing(
         "everything is read",
         lambda: len(kept(project)) >= expected.total(),
         120,
+    )
+    rig.eventually(
+        "everything is copied", lambda: expected.keys() <= copied(broker, copies).keys(), 120
     )
     broker.stop()
     rig.eventually("it says that nobody answers", lambda: state(project) == "stalled", 60)
@@ -148,8 +160,8 @@ def test_kills_of_broker_and_jvm_lose_and_double_nothing(
 
     difference = oracle.compare(expected.elements(), kept(project))
     assert difference.is_none, difference
-    copied = Counter(m.value().decode() for m in everything(broker, copies))
-    assert copied.keys() == expected.keys(), "a topic may have a row twice, but has every row"
+    found = copied(broker, copies)
+    assert found.keys() == expected.keys(), "a topic may have a row twice, but has every row"
 
 
 def lag(project: rig.Project, query: str) -> dict[str, Any]:
@@ -163,13 +175,17 @@ def test_lag_is_known_also_while_the_query_is_down(project: rig.Project, broker:
 
     sent(broker, topic, *({"value": f"waits-{n}", "partition": 1} for n in range(7)))
 
-    rig.eventually("seven wait", lambda: lag(project, "kept").get("records") == 7, 60)
-    found = lag(project, "kept")
+    def seven() -> dict[str, Any]:
+        one = lag(project, "kept")
+        return one if one.get("records") == 7 and one["loss_in_s"] is not None else {}
+
+    # A slow broker may not tell the age in time; it is asked again after a minute.
+    found = rig.eventually("seven wait, and since when", seven, 120)
     (behind,) = [one for one in found["partitions"] if one["high"] > one["next"]]
     assert (behind["topic"], behind["partition"]) == (topic, 1)
-    assert 0 <= found["seconds"] < 120
+    assert 0 <= found["seconds"] < 600
     week_s = 7 * 86_400  # a broker's own default
-    assert week_s - 120 < found["loss_in_s"] <= week_s
+    assert week_s - 600 < found["loss_in_s"] <= week_s
 
     broker.stop()
     rig.eventually("nobody answers", lambda: "does not answer" in str(lag(project, "kept")), 60)

@@ -97,7 +97,7 @@ def test_a_limit_on_the_rows_of_a_batch_is_refused_by_us_as_by_spark(
 
 
 def begun(spark: Any, broker: Cluster, frame: Any, to: str, folder: Path) -> Any:
-    trigger = real_time("5 seconds")
+    trigger = real_time("30 seconds")  # longer than what is slow here
     writer = kafka(broker.servers(), topic=to).attach(
         frame.writeStream, query="fast", mode="update", checkpoint=str(folder)
     )
@@ -124,7 +124,7 @@ def test_what_passes_here_runs_and_hands_rows_on_at_once(
     finally:
         query.stop()
 
-    assert came[1] - left[1] < 2_000, "the second row must not wait for the end of a batch"
+    assert came[1] - left[1] < 15_000, "the second row must not wait for the end of a batch"
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -187,7 +187,7 @@ def fast(raw):
 """
 SETTINGS = """
 [drain]
-timeout_s = 1
+timeout_s = 5
 [sources.raw]
 kind = "kafka"
 servers = "{servers}"
@@ -205,6 +205,11 @@ def first_lag(project: rig.Project) -> dict[str, Any]:
     return dict(found[0]) if found else {}
 
 
+def looked_at(project: rig.Project) -> dict[str, Any]:
+    one = first_lag(project)
+    return one if one and one["written_s"] is not None else {}
+
+
 def test_a_real_time_pipeline_stops_at_the_end_of_its_batch_and_doubles_nothing(
     tmp_path: Path, broker: Cluster
 ) -> None:
@@ -218,7 +223,7 @@ def test_a_real_time_pipeline_stops_at_the_end_of_its_batch_and_doubles_nothing(
         sent(broker, source, *(f"{n}" for n in range(20)))
         received(broker, target, 20, timeout_s=60)
         (query,) = project.status("quick")["queries"]
-        lag = rig.eventually("a batch is done, and looked at", lambda: first_lag(project), 60)
+        lag = rig.eventually("a batch is done, and looked at", lambda: looked_at(project), 60)
         said = project.headrace("stop", "quick")
         assert "fast: stopped clean after batch" in said
         project.headrace("start", "quick")

@@ -158,11 +158,11 @@ def test_after_a_transaction_that_the_broker_has_ended_the_next_run_goes_on(
     spark: Any, broker: Cluster, topic: str, sink: Sinks
 ) -> None:
     """As after an outage of the broker that was longer than a transaction may take."""
-    run = sink(topic, **{"kafka.transaction.timeout.ms": "1000"})
+    run = sink(topic, **{"kafka.transaction.timeout.ms": "5000"})
     run.take(numbers(spark, 0), 0)
     # The broker looks for what took too long every 10 seconds.
     slow = "SELECT CAST(id + 1 AS STRING) AS value FROM range(0, 2, 1, 2) WHERE id = 0 OR "
-    late = slow + "java_method('java.lang.Thread', 'sleep', 15000L) IS NULL"
+    late = slow + "java_method('java.lang.Thread', 'sleep', 20000L) IS NULL"
 
     with pytest.raises(KafkaException) as caught:
         run.take(spark.sql(late), 1)

@@ -118,7 +118,7 @@ def failed(**changes: Any) -> Exit:
     return Exit("failed", 1, 1010.0, error=error, **facts)
 
 
-def eventually(check: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+def eventually(check: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (answer := check()):
         assert time.monotonic() < deadline, f"never came true; last: {answer!r}"

@@ -385,10 +385,10 @@ def test_stop_start_and_restart(living: Project) -> None:
     living.headrace("up")
 
     stopped = living.headrace("stop", "hello")
-    waited = living.headrace("wait", "hello", "--until", "stopped", "--timeout", "10s")
+    waited = living.headrace("wait", "hello", "--until", "stopped", "--timeout", "60s")
     again = living.headrace("stop", "hello")
     started = living.headrace("start", "hello")
-    running = living.headrace("wait", "hello", "--timeout", "10s")
+    running = living.headrace("wait", "hello", "--timeout", "60s")
     twice = living.headrace("start", "hello")
     restarted = living.headrace("restart", "hello")
 

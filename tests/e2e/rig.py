@@ -144,6 +144,13 @@ def processes_in(folder: Path) -> Iterator[psutil.Process]:
                 yield process
 
 
+def words(process: psutil.Process) -> list[str]:
+    """Its command line; [] if it has ended meanwhile."""
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
 @dataclass
 class Generator:
     """Writes input files, whole, at a steady pace; remembers every row it wrote."""

@@ -67,7 +67,9 @@ def test_an_edit_waits_for_a_deploy_and_rollback_goes_back(tmp_path: Path) -> No
         assert project.status(PIPELINE)["version"] != before
         assert project.status(PIPELINE)["edited"] is False
 
+        run = project.status(PIPELINE)["run"]
         project.headrace("rollback", PIPELINE, "--yes")
+        rig.eventually("another run", lambda: project.status(PIPELINE)["run"] != run, 90)
         give(project, "d")
         assert await_mark(project, "d") == "first"
         assert project.status(PIPELINE)["version"] == before

@@ -60,10 +60,16 @@ class Running:
         self.until(f"it says {words!r}", lambda: words in self.said())
 
     def until_asked_to_stop(self) -> None:
-        """The supervisor has written down that it sends the driver a SIGTERM, and sends it."""
+        """The supervisor tells of it once the driver has its SIGTERM."""
         folder = self.folder()
         assert folder
-        self.until("the driver is asked to stop", (folder / "orders.json").exists)
+        log = self.project.state / "supervisor.log"
+
+        def is_told() -> bool:
+            lines = log.read_text().splitlines()
+            return any("drain_started" in one and folder.name in one for one in lines)
+
+        self.until("the driver is asked to stop", is_told)
 
     def until(self, what: str, check: Callable[[], Any], every_s: float = 0.05) -> None:
         def look() -> Any:

@@ -86,8 +86,9 @@ def test_a_spark_example_runs_is_watched_and_comes_back(
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True)
     try:
         rig.eventually("words appear", lambda: newest_word(output) > 0, 60)
+        up = ("running", "catching-up")
+        rig.eventually("it runs", lambda: project.status(name).get("state") in up, 60)
         status = project.status(name)
-        assert status["state"] in ("running", "catching-up")
         assert [q["note"] for q in status["queries"]] == ["starts anew: socket, no checkpoint"]
         assert "starts anew: socket, no checkpoint" in project.headrace("status")
 

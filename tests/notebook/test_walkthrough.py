@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -66,7 +67,9 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Walked:
 
     def seen(**_: Any) -> None:
         found = set(psutil.Process().children(recursive=True)) - others
-        processes.update({p.name(): p for p in found})
+        for one in found:
+            with contextlib.suppress(psutil.Error):  # it may have ended meanwhile
+                processes[one.name()] = one
 
     client.on_cell_executed = seen
     temporary = tmp_path_factory.mktemp("tmp")

@@ -42,7 +42,7 @@ kill_s = 1
 """
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 15.0, what: str = "") -> Any:
+def until(condition: Callable[[], Any], timeout_s: float = 60.0, what: str = "") -> Any:
     """Polls; the condition's first true answer, or a failure that says what was waited for."""
     deadline = time.monotonic() + timeout_s
     while True:
