@@ -111,7 +111,7 @@ def _run_of(pid: int, state: Path) -> str | None:
 
 
 def _is_program(pid: int) -> bool:
-    """Threads of the kernel are none; most kernels show an empty environment for them."""
+    """Threads of the kernel are none; a kernel may show an empty environment for them."""
     try:
         return _PROC is not None and bool(os.readlink(_PROC / str(pid) / "exe"))
     except OSError:
