@@ -39,6 +39,7 @@ BORDERS = {
     "headrace.driver.main._Run._write_exit": "whatever it is, the process ends with its code",
     "headrace.driver.question.answer": "Spark may refuse a question with anything",
     "headrace.driver.pipeline.run": "Spark may refuse a start with anything",
+    "headrace.driver.written.Written.of": "on Spark's bus: it costs an age, never an event",
     "headrace.notebook.watching.Watch.run": "py4j raises many things once the JVM is gone",
     "headrace.web.watch.Watch._look": "the page goes on looking, and says so",
     "headrace.project.worker.answer": "one line in, one line out, whatever the question was",

@@ -17,6 +17,7 @@ from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import Kafka, kafka
 from headrace.driver import ending, fresh
 from headrace.driver.fleet import Watched
+from headrace.driver.written import Written
 from headrace.errors import ConnectorError
 from headrace.model.runs import Exit
 
@@ -226,13 +227,15 @@ def test_a_batch_says_when_its_records_came(
     spark: Any, broker: Cluster, topic: str, tmp_path: Path
 ) -> None:
     other = made(broker)
-    sent(broker, topic, "one", "two")
-    sent(broker, other, "three")
+    now_ms = int(time.time() * 1000)
+    old = ({"value": "old", "partition": 0, "timestamp": now_ms - 3_600_000} for _ in range(98))
+    sent(broker, topic, *old)
+    sent(broker, other, {"value": "new", "partition": 0, "timestamp": now_ms - 60_000})
     begun = time.time()
-    frames = [
-        kafka(broker.servers(), subscribe=name, starting="earliest").read(spark)
-        for name in (topic, other)
+    sources = [
+        kafka(broker.servers(), subscribe=name, starting="earliest") for name in (topic, other)
     ]
+    frames = [source.read(spark) for source in sources]
     both = frames[0].union(frames[1]).union(frames[0])  # also the same one twice
     query = (
         both.writeStream.format("noop")
@@ -243,12 +246,18 @@ def test_a_batch_says_when_its_records_came(
     assert query.awaitTermination(180)
     (progress,) = [json.loads(p.json) for p in query.recentProgress if p["numInputRows"]]
 
-    age = fresh.sample(progress, None)
+    written = Written()
+    written.note("q", sources)
+    known = written.of("q", progress, tmp_path / "c")
+    age = fresh.sample(progress, None, known)
 
     assert age is not None
-    assert age["basis"] == "arrival"
-    committed_s = time.time() - begun + 10
-    assert 0 < age["p50_ms"] <= age["p99_ms"] < committed_s * 1000
+    assert (age["basis"], age["n"]) == ("arrival", 197)
+    took_s = time.time() - begun + 10
+    assert 60 <= age["newest_ms"] / 1000 <= 60 + took_s
+    assert 3_600 <= age["p50_ms"] / 1000 <= age["p99_ms"] / 1000 <= 3_600 + took_s
+    assert written.of("q", progress, tmp_path / "c") == {}  # it rests
+    assert written.of("other", progress, tmp_path / "c") == {}
 
 
 def failed(spark: Any, frame: Any, sink: Kafka | None, folder: Path) -> Exit:

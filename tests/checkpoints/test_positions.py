@@ -29,6 +29,17 @@ def test_other_sources_and_what_is_no_json_are_left_out(tmp_path: Path) -> None:
     assert positions.of(str(made)) == {}
 
 
+def test_where_a_source_began_is_read_from_its_own_log(tmp_path: Path) -> None:
+    (tmp_path / "sources" / "1").mkdir(parents=True)
+    (tmp_path / "sources" / "1" / "0").write_bytes(b'\0v1\n{"raw":{"0":7,"1":0}}')
+    (tmp_path / "sources" / "2").mkdir()
+    (tmp_path / "sources" / "2" / "0").write_text('v1\n{"path":"a","timestamp":1,"batchId":0}')
+
+    assert positions.first(tmp_path, 1) == {"raw": {0: 7, 1: 0}}
+    assert positions.first(tmp_path, 2) == {}
+    assert positions.first(tmp_path, 3) == positions.first(None, 1) == {}
+
+
 def test_no_checkpoint_yet_is_nothing_and_one_elsewhere_is_not_known(tmp_path: Path) -> None:
     assert positions.of(str(tmp_path / "none")) == {}
     assert positions.of("s3a://bucket/checkpoints/p/q/v1") is None

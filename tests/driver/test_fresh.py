@@ -111,6 +111,21 @@ def test_arrival_is_better_than_event_time(tmp_path: Path) -> None:
     assert seconds(fresh.sample(progress(files(3), eventTime=EVENT), tmp_path))[0] == "arrival"
 
 
+def test_records_of_a_topic_lie_evenly_between_the_first_and_the_last_of_a_partition() -> None:
+    """900 within a minute, 100 within a second; the source counts rows, not places."""
+    written = [(COMMITTED - 60_000, COMMITTED, 900), (COMMITTED - 1_000, COMMITTED, 100)]
+
+    found = fresh.sample(progress(source("KafkaV2", 500), eventTime=EVENT), None, {0: written})
+
+    assert found is not None
+    assert found["n"] == 500
+    assert seconds(found) == ("arrival", pytest.approx(26.7, abs=0.5), pytest.approx(59.4), 0)
+
+
+def test_a_topic_of_which_nothing_could_be_asked_is_not_known() -> None:
+    assert fresh.sample(progress(source("KafkaV2")), None, {0: []}) is None
+
+
 @pytest.mark.parametrize("kind", ["RateStreamV2", "TextSocketV2"])
 def test_rows_that_come_into_being_as_they_are_read(kind: str) -> None:
     """600 rows at 10 a second: since the last look, a minute ago; the batch took two seconds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -41,9 +41,27 @@ def at(checkpoint: Path, batch: int) -> Positions:
         return {}
     found: Positions = {}
     for line in layout.source_lines(text):
-        for topic, partitions in _object(line).items():
-            if isinstance(partitions, dict) and all(str(p).isdigit() for p in partitions):
-                found[topic] = {int(p): n for p, n in partitions.items() if isinstance(n, int)}
+        found |= of_source(_object(line))
+    return found
+
+
+def first(checkpoint: Path | None, source: int) -> Positions:
+    """Where this source of a query began; {} if it is no topic, or nothing is known of it."""
+    if checkpoint is None:
+        return {}
+    try:
+        text = (checkpoint / "sources" / str(source) / "0").read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return of_source(_object(text[text.find("{") :]))  # a zero byte and a version come before
+
+
+def of_source(told: Mapping[str, object]) -> Positions:
+    """As Spark writes a place in topics; what is none is left out."""
+    found: Positions = {}
+    for topic, partitions in told.items():
+        if isinstance(partitions, dict) and all(str(p).isdigit() for p in partitions):
+            found[topic] = {int(p): n for p, n in partitions.items() if isinstance(n, int)}
     return found
 
 

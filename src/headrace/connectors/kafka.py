@@ -8,7 +8,6 @@ each batch as a transaction (`kafkaonce`).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, "
 COLUMNS += "timestamp timestamp, timestampType int"
-ARRIVED = "headrace.arrived"  # in what Spark observes of a batch
 _TEXT = ("string", "binary")
 _TAKES = {  # what the sink takes, and of which types
     "key": _TEXT,
@@ -161,24 +159,8 @@ class Kafka(Connector):
             options |= kafkaoffsets.option("ending", self.ending)
         if self.headers:
             options["includeHeaders"] = "true"
-        rows = reader.format("kafka").options(**(options | self._plain())).load()
-        return self._observed(rows) if streaming else rows
-
-    def _observed(self, rows: DataFrame) -> DataFrame:
-        """Spark says with each batch when its records came: `driver/fresh` makes their age of it.
-        Two sources in one query need two names."""
-        from pyspark.sql import functions as F
-
-        about = json.dumps([self.servers, self._topics()])
-        name = hashlib.sha256(about.encode()).hexdigest()[:8]
-        at = F.unix_millis("timestamp")
-        return rows.observe(
-            f"{ARRIVED}.{name}",
-            F.count("timestamp").alias("n"),
-            F.min(at).alias("first"),
-            F.avg(at).alias("mean"),
-            F.max(at).alias("last"),
-        )
+        rows: DataFrame = reader.format("kafka").options(**(options | self._plain())).load()
+        return rows
 
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None

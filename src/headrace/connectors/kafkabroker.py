@@ -1,7 +1,8 @@
 """Asking a Kafka broker by our own client (confluent-kafka), without Spark: topics, partitions,
 where they begin and end, one record. Every failure becomes words and a fix.
 
-Used by `check --connect` and by the relay. Invariant: reads only, and joins no consumer group.
+Used by `check --connect`, the relay and the driver. Invariant: reads only, and joins no consumer
+group.
 """
 
 from __future__ import annotations
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 
 WITHIN_S = 10.0
 PAUSE_S = 0.1  # while a partition has no leader: a new one is found in moments
+# One record at a time: a client that reads on takes all that lies there, and where nothing does, a
+# broker answers its next question only when something comes.
+LITTLE = {
+    "fetch.wait.max.ms": 10,
+    "fetch.message.max.bytes": 16_384,  # a larger one comes as well, alone
+    "queued.min.messages": 1,
+    "fetch.queue.backoff.ms": 5,
+}
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 READ, WRITE = "READ", "WRITE"  # as the broker calls what a login may do
 _DONE = {READ: "read", WRITE: "written"}
@@ -53,7 +62,7 @@ class Broker:
         self._within_s = WITHIN_S if within_s is None else within_s
         self._said: list[Any] = []
         self._administers: Any = None
-        self._consumer = self._client()
+        self._consumer = self._client(LITTLE)
 
     def __enter__(self) -> Self:
         return self
@@ -177,8 +186,9 @@ class Broker:
         kept_ms = int(found.value) if found is not None else -1
         return kept_ms / 1000 if kept_ms >= 0 else None
 
-    def _client(self) -> Any:
+    def _client(self, more: Mapping[str, int] | None = None) -> Any:
         settings = {
+            **(more or {}),
             "group.id": "headrace-asks",  # demanded, and never joined
             "enable.auto.commit": False,
             "auto.offset.reset": "error",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.checkpoints import identity, layout
 from headrace.driver import fresh, listener, lock
 from headrace.driver.events import EventsFile
+from headrace.driver.written import Written
 from headrace.errors import CheckpointError
 from headrace.model.events import Kind
 
@@ -80,6 +81,7 @@ class Fleet:
     events: EventsFile
     watched: list[Watched] = field(default_factory=list)
     terminated: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    written: Written = field(default_factory=Written)
     is_closed: bool = False  # the run is ending: nothing may be started any more
     _claimed: set[str] = field(default_factory=set)  # checkpoints of queries about to start
     _folders: dict[str, Path] = field(default_factory=dict)  # of checkpoints here, by query
@@ -99,7 +101,8 @@ class Fleet:
         self.terminated[run_id] = (error, error_class)
 
     def fresh_of(self, query: str, progress: Mapping[str, Any]) -> dict[str, Any] | None:
-        return fresh.sample(progress, self._folders.get(query))
+        folder = self._folders.get(query)
+        return fresh.sample(progress, folder, self.written.of(query, progress, folder))
 
     def note_inactive(self, now: float) -> None:
         """Listeners lose events when a context stops: a query long inactive has ended as well."""

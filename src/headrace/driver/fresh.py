@@ -4,7 +4,7 @@ Called by the listener for every progress object, on Spark's bus; the answer tra
 `progressed` event. Three ways, the best one that is there:
 
     arrival   file sources, checkpoint on a disk here: the source's own log has every file's time;
-              Kafka: what was observed of the records' own times
+              Kafka: the times of the first and the last record of a partition, from the broker
     event     queries with a watermark: Spark tells the batch's newest, mean and oldest event time
     trigger   rate and socket: rows came into being between the last look and this one
 
@@ -17,10 +17,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from headrace.checkpoints import sources
-from headrace.connectors.kafka import ARRIVED
 from headrace.model import freshness
 from headrace.model.pipeline import Node
 
@@ -30,10 +30,16 @@ BORN_AS_READ = ("RateStreamV2[", "TextSocketV2[")  # how Spark describes such so
 ENTRY_MAX = 1 << 53
 
 Points = list[tuple[float, float]]
+Stretch = tuple[float, float, int]  # written from, until (ms); records
 
 
-def sample(progress: Mapping[str, Any], checkpoint: Path | None) -> dict[str, Any] | None:
-    """`fresh` of a `progressed` event; None for a batch without rows, or if nothing is known."""
+def sample(
+    progress: Mapping[str, Any],
+    checkpoint: Path | None,
+    written: Mapping[int, Sequence[Stretch]] = MappingProxyType({}),
+) -> dict[str, Any] | None:
+    """`fresh` of a `progressed` event; None for a batch without rows, or if nothing is known.
+    `written` is what is known of the sources that are topics, by their number."""
     rows, committed_ms = _count(progress.get("numInputRows")), _committed_ms(progress)
     if rows == 0 or committed_ms is None:
         return None
@@ -42,9 +48,10 @@ def sample(progress: Mapping[str, Any], checkpoint: Path | None) -> dict[str, An
         for number, source in enumerate(_items(progress.get("sources")))
         if isinstance(source, Mapping) and _count(source.get("numInputRows")) > 0
     ]
-    logged = _observed(progress.get("observedMetrics"), committed_ms)
     arrived = [
-        logged if _is_kafka(source) else _arrived(source, number, checkpoint, committed_ms)
+        _written(written[number], _count(source.get("numInputRows")), committed_ms)
+        if number in written
+        else _arrived(source, number, checkpoint, committed_ms)
         for number, source in read
     ]
     if arrived and all(arrived):
@@ -93,18 +100,14 @@ def _arrived(
     return [(committed_ms - ms, rows * weight / count) for ms, weight in files]
 
 
-def _is_kafka(source: Mapping[str, Any]) -> bool:
-    return str(source.get("description")).startswith("KafkaV2[")
-
-
-def _observed(told: Any, committed_ms: float) -> Points:
-    """Of all Kafka sources of the batch together."""
-    points: Points = []
-    for name, seen in told.items() if isinstance(told, Mapping) else ():
-        if str(name).startswith(ARRIVED) and isinstance(seen, Mapping):
-            times = [_number(seen.get(key)) for key in ("last", "mean", "first")]
-            points += _spread(times, committed_ms, float(_count(seen.get("n"))))
-    return points
+def _written(stretches: Sequence[Stretch], rows: int, committed_ms: float) -> Points:
+    """The rows of a source; of many partitions some stand for all. As if written evenly."""
+    known = sum(records for _, _, records in stretches)
+    return [
+        point
+        for begin, end, records in stretches
+        for point in _evenly(committed_ms - end, committed_ms - begin, rows * records / known)
+    ]
 
 
 def _by_event_time(told: Any, committed_ms: float) -> Points:

@@ -2,7 +2,7 @@
 
 Callbacks arrive on Spark's listener bus through py4j: they take the text that Spark already has and
 write it, with how fresh the batch's answers are beside it; they never ask Spark for more.
-Invariant: no callback raises, and none of them waits.
+Invariant: no callback raises. Queries wait for none of them; only asking a broker takes time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def add(
     spark: SparkSession, events: EventsFile, on_terminated: OnTerminated, fresh_of: FreshOf
 ) -> None:
     """Both run on the bus. `on_terminated(run_id, error, error_class)` must only take a note;
-    `fresh_of(query, progress)` must neither raise nor wait for anybody.
+    `fresh_of(query, progress)` must not raise; what it waits for, later events wait for as well.
 
     Not PySpark's `addListener`: that copies every field of a progress into Python objects, dozens
     of calls into the JVM for one event. Spark's own interface gives the JSON text in two.

@@ -234,6 +234,8 @@ def _start(
     writer = planned.sink.attach(
         planned.frame.writeStream, query=query.name, mode=query.mode, checkpoint=query.checkpoint
     )
+    if not isinstance(planned.trigger, RealTime):  # of those, its topic tells more than a batch
+        ours.written.note(query.name, planned.sources)
     with realtime.without_adaptive(spark, planned.trigger):
         started = writer.trigger(**planned.trigger.arguments()).start()
     if claimed is not None and claimed.query_id != str(started.id):

@@ -1,0 +1,79 @@
+"""When the records of a stretch of a topic were written, asked of a real broker."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from brokers.cluster import Cluster
+from brokers.conftest import sent
+from headrace.connectors.kafka import kafka
+from headrace.connectors.kafkatimes import Times
+from headrace.driver.written import REST, WITHIN_S, Written
+from headrace.errors import ConnectorError
+
+BEGAN = 1_790_000_000_000
+
+
+def at(second: int) -> dict[str, Any]:
+    return {"value": f"at {second}", "partition": 0, "timestamp": BEGAN + second * 1000}
+
+
+def between(broker: Cluster, topic: str, first: int, after: int) -> tuple[float, float] | None:
+    with Times(kafka(broker.servers(), subscribe=topic), 10) as times:
+        found = times.between(topic, 0, first, after, 10)
+    return None if found is None else (found[0] - BEGAN / 1000, found[1] - BEGAN / 1000)
+
+
+def test_the_first_and_the_last_record_of_a_stretch(broker: Cluster, topic: str) -> None:
+    sent(broker, topic, *map(at, range(100)))
+
+    assert between(broker, topic, 0, 100) == (0, 99)
+    assert between(broker, topic, 20, 60) == (20, 59)
+    assert between(broker, topic, 7, 8) == (7, 7)
+
+
+def test_markers_of_transactions_are_passed_over(broker: Cluster, topic: str) -> None:
+    """Of two transactions; the last place of each is its marker."""
+    producer = Producer(
+        {"bootstrap.servers": broker.servers(), "transactional.id": str(uuid.uuid4())}
+    )
+    producer.init_transactions(60)
+    for seconds in (range(3), range(3, 6)):
+        producer.begin_transaction()
+        for second in seconds:
+            producer.produce(topic, **at(second))
+        producer.commit_transaction(60)
+
+    assert between(broker, topic, 0, 4) == (0, 2)
+    assert between(broker, topic, 3, 8) == (3, 5)
+    with Times(kafka(broker.servers(), subscribe=topic), 10) as times:
+        assert times.between(topic, 0, 3, 4, 1) is None  # nothing but a marker
+
+
+def test_records_that_are_gone_have_no_time(broker: Cluster, topic: str) -> None:
+    sent(broker, topic, *map(at, range(10)))
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    for done in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        done.result(30)
+
+    with pytest.raises(ConnectorError, match="has deleted records"):
+        between(broker, topic, 0, 10)
+
+
+def test_a_broker_that_is_away_costs_an_age_and_little_time() -> None:
+    written = Written()
+    written.note("q", [kafka("127.0.0.1:9", subscribe="raw")])
+    told = {"sources": [{"startOffset": {"raw": {"0": 0}}, "endOffset": {"raw": {"0": 9}}}]}
+    begun = time.monotonic()
+
+    assert written.of("q", told, None).get(0, []) == []
+    took_s = time.monotonic() - begun
+    assert took_s < 5 * WITHIN_S
+    assert written.of("q", told, None) == {}  # not asked again for some time
+    assert time.monotonic() - begun < took_s * REST
