@@ -2,7 +2,8 @@
 
 Four sides: Headrace with `hr.parse_json`, Headrace with plain `from_json`, a bare script with
 Headrace's settings, a bare script with Spark's own. Measured between two commits, the first batches
-and the last one left out, so neither start nor end is in it.
+and the last one left out, so neither start nor end is in it. The two that are alike run at the same
+time: they differ by less than the machine does from minute to minute, and each keeps to one core.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import duckdb
 
 from bench import machine, steady, topic, tree
 from bench.figures import per_cpu_second
-from bench.sides import LOGS, Running, bare, headrace, kept_up, our_settings, runs_of, settings_in
+from bench.sides import LOGS, Running, bare, going_up, headrace, our_settings, runs_of, settings_in
 from headrace.checkpoints import positions
 from headrace.connectors import jars
 from headrace.demo import truth
@@ -35,8 +37,9 @@ END_S = 300.0
 SETTLE_S = 3.0
 RAW = "rawLogs"
 SIDES = ("checked", "plain", "bare", "naive")
-# Two that differ by less than two runs of one do: each is run twice, around the others.
-ORDER = ("plain", "bare", "checked", "naive", "bare", "plain")
+OURS = ("checked", "plain")  # through Headrace
+# Together; two JVMs that do the same differ by some hundredths, so it takes several.
+PAIRS = 4
 
 SETTINGS = """\
 [project]
@@ -81,21 +84,27 @@ def run(folder: Path, rounds: int, seconds: float, records: int = RECORDS) -> li
         found = []
         for number in range(1, rounds + 1):
             ran: dict[str, list[dict[str, Any]]] = {side: [] for side in SIDES}
-            for side in order(number):
+            for sides in order(number):
                 machine.settle(SETTLE_S)
-                ran[side].append(_side(folder / f"{number}-{side}-{len(ran[side])}", side, given))
-            one = {"round": number, **{side: together(runs) for side, runs in ran.items()}}
+                for side, figures in _run(folder / str(number), sides, given).items():
+                    ran[side].append(figures)
+            one: dict[str, Any] = {side: together(runs) for side, runs in ran.items()}
+            one["round"] = number
             speeds = {side: round(per_cpu_second(one[side])) for side in SIDES}
             print(f"kafka-history {number}/{rounds}: {speeds} {one}", flush=True)
             found.append(one)
     return found
 
 
-def order(number: int) -> list[str]:
-    """In every second round the two and the others change places."""
-    turned = dict(zip(("plain", "bare", "checked", "naive"), ("bare", "plain", "naive", "checked"),
-                      strict=True))  # fmt: skip
-    return [side if number % 2 else turned[side] for side in ORDER]
+def order(number: int) -> list[tuple[str, ...]]:
+    """What runs together. Nobody is always first: neither in a pair nor of the others."""
+    pairs = [("plain", "bare"), ("bare", "plain")] * (PAIRS // 2)
+    alone = [("checked",), ("naive",)]
+    if number % 2 == 0:
+        pairs.reverse()
+        alone.reverse()
+    half = PAIRS // 2
+    return [*pairs[:half], *alone, *pairs[half:]]
 
 
 def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -121,23 +130,36 @@ def _given(broker: topic.Topics, records: int) -> Given:
     return Given(broker, times * len(lines), lines)
 
 
-def _side(folder: Path, side: str, given: Given) -> dict[str, Any]:
-    opened = _through_headrace if side in ("checked", "plain") else _bare
-    with opened(folder, side, given) as running:
-        figures = _measured(running, given)
-        topic.await_all(
-            lambda: [] if _is_over(running, given) else ["the last batch"], lambda: None, END_S
-        )
-        if side in ("checked", "plain"):
-            headrace(folder, "wait", side, "--until", "stopped", "--timeout", "120s")
-            ours = settings_in(running.settings)
-            if ours != (same := _ours(folder)):
-                raise AssertionError(f"the sides have different settings: {ours} {same}")
-    if side in ("checked", "plain") and len(runs := runs_of(folder, side)) != 1:
-        raise AssertionError(f"it was restarted while it was measured: {runs}")
-    figures["mistaken"] = check(running.output, given, is_strict=side == "checked")
+def _run(folder: Path, sides: Sequence[str], given: Given) -> dict[str, dict[str, Any]]:
+    """Each side drains the topic to its end and stops by itself before any is ended."""
+    homes = {side: folder / side for side in sides}
+    with ExitStack() as stack:
+        running = {side: stack.enter_context(_opened(homes[side], side, given)) for side in sides}
+        with ThreadPoolExecutor(len(sides)) as pool:
+            measured = pool.map(lambda side: _measured(running[side], given), sides)
+            figures = dict(zip(sides, measured, strict=True))
+        for side in sides:
+            _await_end(homes[side], side, running[side], given)
+    for side in sides:
+        figures[side]["mistaken"] = check(running[side].output, given, is_strict=side == "checked")
     shutil.rmtree(folder)
     return figures
+
+
+def _await_end(home: Path, side: str, running: Running, given: Given) -> None:
+    topic.await_all(
+        lambda: [] if _is_over(running, given) else ["the last batch"], lambda: None, END_S
+    )
+    if side not in OURS:
+        left = [f"the script of {side}"]
+        topic.await_all(lambda: left if tree.is_alive(running.root) else [], lambda: None, END_S)
+        return
+    headrace(home, "wait", side, "--until", "stopped", "--timeout", "120s")
+    ours = settings_in(running.settings)
+    if ours != (same := _ours(home)):
+        raise AssertionError(f"the sides have different settings: {ours} {same}")
+    if len(runs := runs_of(home, side)) != 1:
+        raise AssertionError(f"it was restarted while it was measured: {runs}")
 
 
 def _measured(running: Running, given: Given) -> dict[str, Any]:
@@ -172,6 +194,10 @@ def _max_rows(given: Given) -> int:
     return min(MAX_ROWS, len(given.lines))
 
 
+def _opened(folder: Path, side: str, given: Given) -> AbstractContextManager[Running]:
+    return (_through_headrace if side in OURS else _bare)(folder, side, given)
+
+
 @contextmanager
 def _through_headrace(folder: Path, side: str, given: Given) -> Iterator[Running]:
     shutil.copytree(LOGS, folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -181,7 +207,7 @@ def _through_headrace(folder: Path, side: str, given: Given) -> Iterator[Running
     text = SETTINGS.format(servers=given.topics.servers, max_rows=_max_rows(given))
     (folder / "headrace.toml").write_text(text)
     (folder / "customers.csv").write_text(demo_files()["customers.csv"])
-    with kept_up(folder, side, side) as running:
+    with going_up(folder, side, side, is_drained=False) as (_, running):  # it ends by itself
         yield running
 
 

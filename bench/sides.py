@@ -120,7 +120,7 @@ def kept_up(
 
 @contextlib.contextmanager
 def going_up(
-    home: Path, pipeline: str, query: str, profile: str
+    home: Path, pipeline: str, query: str, profile: str = "dev", *, is_drained: bool = True
 ) -> Iterator[tuple[subprocess.Popen[bytes], Running]]:
     """The same, from the moment that there is a run: `headrace up` itself still waits for it."""
     with (home / "up.log").open("wb") as out:
@@ -135,7 +135,8 @@ def going_up(
         yield up, _running(home, pipeline, query, profile)
         if up.wait(STOP_S) != 0:
             raise RuntimeError(f"headrace up: exit {up.returncode}\n{tree.tail(home / 'up.log')}")
-        headrace(home, "down")
+        if is_drained:
+            headrace(home, "down")
     finally:
         tree.end_all()
 
