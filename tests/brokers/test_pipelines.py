@@ -194,7 +194,7 @@ def test_lag_is_known_also_while_the_query_is_down(project: rig.Project, broker:
 
 
 def test_freshness_is_counted_from_when_a_record_came(project: rig.Project) -> None:
-    found = json.loads(project.headrace("progress", "flow", "--json"))
+    found = json.loads(project.headrace("progress", "flow", "-n", "20", "--json"))
 
     fresh = [one["fresh"] for one in found["progress"] if one.get("fresh")]
     assert fresh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from datetime import UTC, datetime, timedelta
@@ -246,7 +247,7 @@ def test_a_batch_says_when_its_records_came(
     assert query.awaitTermination(180)
     (progress,) = [json.loads(p.json) for p in query.recentProgress if p["numInputRows"]]
 
-    written = Written()
+    written = Written(clock=itertools.count(0.0, 0.01).__next__)
     written.note("q", sources)
     known = written.of("q", progress, tmp_path / "c")
     age = fresh.sample(progress, None, known)

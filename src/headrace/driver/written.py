@@ -24,7 +24,7 @@ from headrace.driver.fresh import Stretch
 from headrace.errors import Error
 
 WITHIN_S = 1.0
-REST = 20  # an answer that took 10 ms is not asked for again within 200
+REST = 5  # an answer that took 10 ms is not asked for again within 50
 PARTITIONS_MAX = 8  # of a source: those with most records in the batch
 
 logger = logging.getLogger(__name__)
