@@ -214,6 +214,7 @@ def _through_headrace(folder: Path, side: str, given: Given) -> Iterator[Running
 @contextmanager
 def _bare(folder: Path, side: str, given: Given) -> Iterator[Running]:
     customers = folder.with_suffix(".csv")
+    customers.parent.mkdir(exist_ok=True)
     customers.write_text(demo_files()["customers.csv"])
     output, checkpoint = str(folder / "output"), str(folder / "checkpoint")
     places = [given.topics.servers, RAW, str(customers), output, checkpoint]
