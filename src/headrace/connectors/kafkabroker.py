@@ -253,6 +253,11 @@ def isolation(connector: Kafka) -> str:
     return COMMITTED if is_committed else UNCOMMITTED
 
 
+def shared_by(connector: Kafka) -> str:
+    """Connectors of which this is the same may ask by one client: cluster, login, isolation."""
+    return json.dumps([connector.client(), isolation(connector)], sort_keys=True)
+
+
 def begun(
     kind: Any,
     connector: Kafka,

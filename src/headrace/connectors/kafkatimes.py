@@ -7,6 +7,7 @@ of a partition say nearly as much.
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,16 +30,17 @@ class Times(Broker):
     ) -> tuple[float, float] | None:
         """Of the first and of the last record in these places, up to `after`. None: none of them
         came in time, or they carry no time."""
+        until = time.monotonic() + within_s
         if topic not in self._known:  # else the client looks for it once a second
             self._asked(lambda: self._consumer.list_topics(topic, timeout=within_s))
             self._known.add(topic)
-        begin = self._read(topic, partition, first, after, within_s, most=1)
+        begin = self._read(topic, partition, first, after, until, most=1)
         tail = max(first, after - TAIL)
-        end = self._read(topic, partition, tail, after, within_s, most=TAIL) if begin else []
+        end = self._read(topic, partition, tail, after, until, most=TAIL) if begin else []
         return (begin[0], end[-1]) if end else None
 
     def _read(
-        self, topic: str, partition: int, offset: int, after: int, within_s: float, most: int
+        self, topic: str, partition: int, offset: int, after: int, until: float, most: int
     ) -> list[float]:
         kafka = confluent()
         place = kafka.TopicPartition(topic, partition, offset)
@@ -46,7 +48,7 @@ class Times(Broker):
         found: list[float] = []
         try:
             while len(found) < most:
-                wait_s = BESIDE_S if found else within_s
+                wait_s = BESIDE_S if found else max(0.0, until - time.monotonic())
                 message = self._asked(partial(self._consumer.poll, wait_s))
                 if message is None:
                     break

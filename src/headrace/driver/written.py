@@ -1,12 +1,12 @@
 """When the records of a batch were written to their topics: asked of the brokers, for `fresh`.
 
-Called for every batch, on Spark's bus. Invariant: never raises, waits for no broker longer than
-`WITHIN_S`, and takes at most one part in `REST` of a query's time: between, nothing is known.
+Called for every batch, on Spark's bus. Invariant: never raises; waits for `WITHIN_S`, and for as
+long again only while leaders move; takes at most one part in `REST` of a query's time: between,
+nothing is known.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from headrace.checkpoints.positions import Positions
 from headrace.connectors.connector import Connector
 from headrace.connectors.event_hubs import EventHubs
 from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import isolation
+from headrace.connectors.kafkabroker import shared_by
 from headrace.connectors.kafkatimes import Times
 from headrace.driver.fresh import Stretch
 from headrace.errors import Error
@@ -80,7 +80,7 @@ class Written:
                 yield begin, end, after - first
 
     def _client(self, connector: Kafka) -> Times:
-        key = json.dumps([connector.client(), isolation(connector)], sort_keys=True)
+        key = shared_by(connector)
         if key not in self._clients:
             self._clients[key] = Times(connector, WITHIN_S)
         return self._clients[key]

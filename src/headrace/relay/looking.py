@@ -6,7 +6,6 @@ Invariant: whatever a broker does, the answer is a QueryLag; what is wrong stand
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from dataclasses import replace
 from headrace.checkpoints import positions
 from headrace.checkpoints.positions import Positions
 from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import Broker, isolation
+from headrace.connectors.kafkabroker import Broker, shared_by
 from headrace.errors import Error
 from headrace.model import lag
 from headrace.model.lag import PartitionLag, QueryLag
@@ -149,7 +148,7 @@ class Looking:
         return kept_s
 
     def _broker(self, connector: Kafka) -> Broker:
-        key = json.dumps([connector.client(), isolation(connector)], sort_keys=True)
+        key = shared_by(connector)
         if key not in self._brokers:
             self._brokers[key] = Broker(connector, ASK_S)
         return self._brokers[key]
