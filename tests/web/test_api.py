@@ -19,7 +19,7 @@ from headrace.model.requests import Answer, Request
 from headrace.project import reading
 from headrace.state import requests
 from headrace.store import db, progress
-from headrace.web import jsontext
+from headrace.web import board, jsontext, watch
 from headrace.web.doors import API, DOORS
 from web.conftest import Visitor, with_history
 
@@ -48,6 +48,32 @@ def fresh_overview(inside: Visitor) -> Any:
             return seen
         time.sleep(0.1)
     raise AssertionError("the overview never showed it")
+
+
+def test_a_page_that_nobody_looks_at_makes_nothing_and_is_up_to_date_for_the_next_visitor(
+    inside: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[float] = []
+    overview = board.Board.overview
+
+    def counted(self: board.Board) -> dict[str, Any]:
+        made.append(time.monotonic())
+        return overview(self)
+
+    monkeypatch.setattr(board.Board, "overview", counted)
+    monkeypatch.setattr(watch, "LOOK_S", 0.01)
+    monkeypatch.setattr(watch, "ANYWAY_S", 0.02)
+    inside.get("/api/overview")
+    eventually(lambda: len(made) > 3, 20)  # kept ready without being asked again
+
+    monkeypatch.setattr(watch, "ALONE_S", 0.0)
+    eventually(lambda: time.monotonic() - made[-1] > 1, 20)
+    before = len(made)
+    with_history(inside.project)
+    time.sleep(0.5)
+
+    assert len(made) == before
+    assert [one["name"] for one in inside.get("/api/overview")["pipelines"]] == ["hello"]
 
 
 def test_an_empty_project_says_how_to_begin(inside: Visitor) -> None:

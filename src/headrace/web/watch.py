@@ -1,8 +1,9 @@
-"""What is always looked at: the overview, kept ready, and a word to every open page on a change.
+"""What is looked at first: the overview, kept ready, and a word to every open page on a change.
 
-One task looks twice a second whether anything was written; only then is the overview made anew.
-So what a page costs does not depend on how many people look at it. Invariant: looking never fails;
-a store that is gone or locked shows in the overview itself.
+While somebody looks, one task looks twice a second whether anything was written; only then is the
+overview made anew. So what a page costs does not depend on how many people look at it, and a page
+that nobody looks at costs nothing. Invariant: looking never fails; a store that is gone or locked
+shows in the overview itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 ANYWAY_S = 5.0  # words such as "41 s behind" age without any change
+ALONE_S = 15.0  # an open page asks every five seconds; after this nobody looks any more
 
 
 class Watch:
@@ -43,6 +46,8 @@ class Watch:
         self._board = board.Board(site, self.workers)
         self.number = 0  # rises with every change
         self._content: bytes = b""
+        self._asked_at = 0.0
+        self._is_asked = asyncio.Event()
         self._changed = asyncio.Condition()
         self.is_ending = False
 
@@ -59,6 +64,7 @@ class Watch:
 
     async def content(self) -> bytes:
         """The overview as JSON."""
+        self._note_asked()
         if not self._content:
             async with self._changed:
                 await self._changed.wait_for(lambda: bool(self._content))
@@ -66,6 +72,7 @@ class Watch:
 
     async def after(self, number: int, timeout_s: float) -> int:
         """The number of the next change after this one, or the same if there was none in time."""
+        self._note_asked()
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -78,14 +85,28 @@ class Watch:
             self.is_ending = True
             self._changed.notify_all()
 
+    def _note_asked(self) -> None:
+        self._asked_at = time.monotonic()
+        self._is_asked.set()
+
+    async def _until_asked(self) -> None:
+        """Returns at once while somebody looks. What was made for the last one grows old then: the
+        next one waits for a new overview instead."""
+        if time.monotonic() < self._asked_at + ALONE_S:
+            return
+        self._content = b""
+        self._is_asked.clear()
+        await self._is_asked.wait()
+
     async def _look(self) -> None:
         seen: Hashable = None
         made_at = 0.0
         while True:
+            await self._until_asked()
             try:
                 now = self._site.clock()
                 signs = await run_in_threadpool(self._signs)
-                if signs != seen or now >= made_at + ANYWAY_S:
+                if signs != seen or now >= made_at + ANYWAY_S or not self._content:
                     content = await run_in_threadpool(self._made)
                     seen, made_at = signs, now
                     await self._publish(content)
