@@ -20,6 +20,14 @@ MARK = "HEADRACE_BENCH"
 ID = uuid.uuid4().hex
 FOREIGN = ("SPARK_", "PYSPARK_", "HEADRACE_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_")
 POLL_S = 0.1
+ROLES = {
+    "headrace.supervisor.main": "supervisor",
+    "headrace.driver.main": "driver",
+    "headrace.relay.main": "relay",
+    "headrace.web.main": "page",
+    "headrace.project.worker": "page",
+    "pyspark.daemon": "workers",
+}
 
 
 _scratch: dict[str, str] = {}
@@ -96,15 +104,11 @@ def _tree(root: int) -> list[psutil.Process]:
 
 
 def _role(process: psutil.Process) -> str:
-    """supervisor, driver, jvm, workers (Python below the JVM) or script."""
+    """jvm, or one of ROLES; else it is a script."""
     if "java" in process.name():
         return "jvm"
     words = " ".join(process.cmdline())
-    if "headrace.supervisor.main" in words:
-        return "supervisor"
-    if "headrace.driver.main" in words:
-        return "driver"
-    return "workers" if "pyspark.daemon" in words else "script"
+    return next((role for module, role in ROLES.items() if module in words), "script")
 
 
 def tail(path: Path, length: int = 3000) -> str:
