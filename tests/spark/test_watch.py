@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from headrace.driver import sample as sampling
 from headrace.driver import watch as watching
 from headrace.driver.events import EventsFile
 from headrace.driver.fleet import Fleet, Watched
@@ -33,8 +35,11 @@ class Run:
         self.fleet.attach(spark)
         self.spark = spark
 
-    def start(self, name: str, each_batch: EachBatch, **trigger: Any) -> None:
-        frame = self.spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+    def start(
+        self, name: str, each_batch: EachBatch, frame: DataFrame | None = None, **trigger: Any
+    ) -> None:
+        rate = self.spark.readStream.format("rate").option("rowsPerSecond", 10)
+        frame = frame or rate.load()
         checkpoint = str(self.folder / name / "v1")
         writer = frame.writeStream.foreachBatch(each_batch).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint)
@@ -132,6 +137,39 @@ def test_queries_that_come_to_their_end_finish_the_run(run: Run) -> None:
 
     assert (exit_.ending, exit_.code) == ("finished", 0)
     assert exit_.queries["once"]["how"] == "ended"
+
+
+def test_tasks_are_counted_in_a_slow_batch_and_not_in_a_long_row_of_quick_ones(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "SLOW_S", 1.5)
+    monkeypatch.setattr(sampling, "EVERY_S", 0.05)
+    slow = 11
+    for number in range(slow + 1):
+        (run.folder / f"{number:02}.txt").write_text("a line\n")
+    lines = run.spark.readStream.option("maxFilesPerTrigger", 1).text(str(run.folder / "*.txt"))
+
+    def work(_: Any, batch_id: int) -> None:
+        for _ in range(4 if batch_id == slow else 1):
+            run.spark.range(1).count()
+            time.sleep(0.6 if batch_id == slow else 0.2)
+
+    run.start("all", work, lines, availableNow=True)
+    assert run.watch().until_the_end().ending == "finished"
+
+    told = run.told()
+    ends = [event.at for event in told if event.kind == Kind.PROGRESSED]
+    assert len(ends) == slow + 1
+    samples = [
+        (event.at, event.data["queries"]["all"]) for event in told if event.kind == Kind.SAMPLED
+    ]
+    counted = [(at, one["tasks_done"]) for at, one in samples if "tasks_done" in one]
+    for at, _ in counted:
+        since = max((end for end in ends if end <= at), default=0.0)
+        assert at - since > 1.4, "it was counted in a quick batch"
+    in_slow = [tasks for at, tasks in counted if ends[-2] < at < ends[-1]]
+    assert in_slow == sorted(in_slow)
+    assert len(set(in_slow)) > 1, counted
 
 
 def test_an_end_that_no_listener_told_of_is_noticed(run: Run) -> None:

@@ -7,6 +7,7 @@ locked and known to be its own. Spark's listener adds how it ended.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +82,7 @@ class Fleet:
     events: EventsFile
     watched: list[Watched] = field(default_factory=list)
     terminated: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    progressed_at: dict[str, float] = field(default_factory=dict)  # by run id, on a steady clock
     written: Written = field(default_factory=Written)
     is_closed: bool = False  # the run is ending: nothing may be started any more
     _claimed: set[str] = field(default_factory=set)  # checkpoints of queries about to start
@@ -95,12 +97,15 @@ class Fleet:
         session_id = str(spark._jsparkSession.sessionUUID())
         if session_id not in self._sessions:
             self._sessions.add(session_id)
-            listener.add(spark, self.events, self.note_terminated, self.fresh_of)
+            listener.add(spark, self.events, self.note_terminated, self.note_progress)
 
     def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
         self.terminated[run_id] = (error, error_class)
+        self.progressed_at.pop(run_id, None)
 
-    def fresh_of(self, query: str, progress: Mapping[str, Any]) -> dict[str, Any] | None:
+    def note_progress(self, query: str, progress: Mapping[str, Any]) -> dict[str, Any] | None:
+        """-> how fresh the batch's answers are"""
+        self.progressed_at[str(progress.get("runId"))] = time.monotonic()
         folder = self._folders.get(query)
         return fresh.sample(progress, folder, self.written.of(query, progress, folder))
 

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 ERROR_LENGTH_MAX = 4000
 
 OnTerminated = Callable[[str, str | None, str | None], None]
-FreshOf = Callable[[str, Mapping[str, Any]], dict[str, Any] | None]
+OnProgress = Callable[[str, Mapping[str, Any]], dict[str, Any] | None]
 
 
 def add(
-    spark: SparkSession, events: EventsFile, on_terminated: OnTerminated, fresh_of: FreshOf
+    spark: SparkSession, events: EventsFile, on_terminated: OnTerminated, on_progress: OnProgress
 ) -> None:
     """Both run on the bus. `on_terminated(run_id, error, error_class)` must only take a note;
-    `fresh_of(query, progress)` must not raise; what it waits for, later events wait for as well.
+    `on_progress(query, progress)` says how fresh the batch is, and must not raise; what it waits
+    for, later events wait for as well.
 
     Not PySpark's `addListener`: that copies every field of a progress into Python objects, dozens
     of calls into the JVM for one event. Spark's own interface gives the JSON text in two.
@@ -39,15 +40,19 @@ def add(
     gateway = spark.sparkContext._gateway
     ensure_callback_server_started(gateway)
     streaming = gateway.jvm.org.apache.spark.sql.streaming
-    told = streaming.PythonStreamingQueryListenerWrapper(_Listener(events, on_terminated, fresh_of))
+    told = streaming.PythonStreamingQueryListenerWrapper(
+        _Listener(events, on_terminated, on_progress)
+    )
     spark.streams._jsqm.addListener(told)
 
 
 class _Listener:
-    def __init__(self, events: EventsFile, on_terminated: OnTerminated, fresh_of: FreshOf) -> None:
+    def __init__(
+        self, events: EventsFile, on_terminated: OnTerminated, on_progress: OnProgress
+    ) -> None:
         self._events = events
         self._on_terminated = on_terminated
-        self._fresh_of = fresh_of
+        self._on_progress = on_progress
         self._names: dict[str, str] = {}  # run id -> query name; idle events carry only the id
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
@@ -56,7 +61,7 @@ class _Listener:
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = json.loads(event.progress().json())
         name = progress.get("name") or progress["id"]
-        data = {"progress": progress, "fresh": self._fresh_of(name, progress)}
+        data = {"progress": progress, "fresh": self._on_progress(name, progress)}
         self._events.tell(Kind.PROGRESSED, name, data)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802

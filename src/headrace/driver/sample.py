@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from headrace.driver.events import EventsFile
-from headrace.driver.fleet import Watched
+from headrace.driver.fleet import Fleet, Watched
 from headrace.model.events import Kind
 
 if TYPE_CHECKING:
@@ -30,70 +29,98 @@ TASKS_MAX = 1_000_000
 
 @dataclass(slots=True)
 class Sampler:
-    events: EventsFile
+    fleet: Fleet
     _last: dict[str, Any] = field(default_factory=dict)
     _asked_at: float = 0.0
     _written_at: float = 0.0
     _costed_at: float = 0.0
     _active_since: dict[str, float] = field(default_factory=dict)
+    _java: _Java | None = None
 
-    def sample(self, spark: SparkSession | None, watched: list[Watched]) -> bool:
+    def sample(self) -> bool:
         """Whether it was time to look."""
         now = time.monotonic()
         if now - self._asked_at < EVERY_S:
             return False
         self._asked_at = now
-        queries = {one.name: self._status(spark, one, now) for one in watched}
+        queries = {one.name: self._status(one, now) for one in self.fleet.all()}
         if queries == self._last and now - self._written_at < AT_LEAST_EVERY_S:
             return True
         self._last, self._written_at = queries, now
         costs: dict[str, Any] = {}
         if now - self._costed_at >= COSTS_EVERY_S:
-            self._costed_at, costs = now, _costs(spark)
-        self.events.tell(Kind.SAMPLED, data={"queries": queries, **costs})
+            self._costed_at, costs = now, self._costs()
+        self.fleet.events.tell(Kind.SAMPLED, data={"queries": queries, **costs})
         return True
 
-    def _status(self, spark: SparkSession | None, one: Watched, now: float) -> dict[str, Any]:
+    def _status(self, one: Watched, now: float) -> dict[str, Any]:
         status = json.loads(one.query._jsq.status().json())
         found = {
             "message": status["message"],
             "data_available": status["isDataAvailable"],
             "trigger_active": status["isTriggerActive"],
         }
-        if not found["trigger_active"]:
-            self._active_since.pop(one.name, None)
-        elif now - self._active_since.setdefault(one.name, now) > SLOW_S and spark is not None:
-            found["tasks_done"] = _tasks_done(spark, one.run_id)
+        if self._is_slow(one, found["trigger_active"], now) and (java := self._asked()):
+            found["tasks_done"] = java.tasks_done(one.run_id)
         return found
 
+    def _is_slow(self, one: Watched, is_active: bool, now: float) -> bool:
+        """In a batch that takes long. A trigger may be many batches: all that is available."""
+        if not is_active:
+            self._active_since.pop(one.run_id, None)
+            return False
+        since = self._active_since.setdefault(one.run_id, now)
+        return now - max(since, self.fleet.progressed_at.get(one.run_id, since)) > SLOW_S
 
-def _tasks_done(spark: SparkSession, run_id: str) -> int:
-    """A number that changes as the tasks of a slow batch advance: then it is slow, not stuck."""
-    tracker = spark.sparkContext.statusTracker()
-    jobs = sorted(tracker.getJobIdsForGroup(run_id))[-JOBS_LOOKED_AT:]
-    done = 0
-    for job in jobs:
-        info = tracker.getJobInfo(job)
-        for stage in info.stageIds if info else ():
-            found = tracker.getStageInfo(stage)
-            done += found.numCompletedTasks if found else 0
-    return (jobs[-1] if jobs else 0) * TASKS_MAX + done
+    def _costs(self) -> dict[str, Any]:
+        me = psutil.Process()
+        processes = [me, *me.children(recursive=True)]
+        memory, cpu_s = 0, 0.0
+        for process in processes:
+            try:
+                memory += process.memory_info().rss
+                times = process.cpu_times()
+            except psutil.Error:
+                continue  # a worker that ended between the two questions
+            cpu_s += times.user + times.system
+        java = self._asked()
+        heap = java.heap() if java else {}
+        return {"memory": memory, "cpu_s": round(cpu_s, 2), **heap}
+
+    def _asked(self) -> _Java | None:
+        """A script may have another session later, and with it another JVM."""
+        spark = self.fleet.spark
+        if spark is not None and (self._java is None or self._java.spark is not spark):
+            self._java = _Java(spark)
+        return self._java if spark is not None else None
 
 
-def _costs(spark: SparkSession | None) -> dict[str, Any]:
-    me = psutil.Process()
-    processes = [me, *me.children(recursive=True)]
-    memory, cpu_s = 0, 0.0
-    for process in processes:
-        try:
-            memory += process.memory_info().rss
-            times = process.cpu_times()
-        except psutil.Error:
-            continue  # a worker that ended between the two questions
-        cpu_s += times.user + times.system
-    costs: dict[str, Any] = {"memory": memory, "cpu_s": round(cpu_s, 2)}
-    if spark is not None:
-        runtime = spark._jvm.java.lang.Runtime.getRuntime()
-        costs["heap_max"] = runtime.maxMemory()
-        costs["heap_used"] = runtime.totalMemory() - runtime.freeMemory()
-    return costs
+class _Java:
+    """What is asked of a JVM again and again. To find a class by its name takes a call for each
+    part of the name, and a list that comes as an array one for each number in it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        java: Any = spark._jvm.java
+        self.spark = spark
+        self._runtime = java.lang.Runtime.getRuntime()
+        self._as_text = java.util.Arrays.toString
+
+    def heap(self) -> dict[str, int]:
+        runtime = self._runtime
+        used = runtime.totalMemory() - runtime.freeMemory()
+        return {"heap_max": runtime.maxMemory(), "heap_used": used}
+
+    def tasks_done(self, run_id: str) -> int:
+        """Changes as the tasks of a slow batch advance: then it is slow, not stuck."""
+        tracker: Any = self.spark.sparkContext._jsc.statusTracker()
+        jobs = sorted(self._numbers(tracker.getJobIdsForGroup(run_id)))[-JOBS_LOOKED_AT:]
+        done = 0
+        for job in jobs:
+            info = tracker.getJobInfo(job)
+            for stage in self._numbers(info.stageIds()) if info else ():
+                found = tracker.getStageInfo(stage)
+                done += found.numCompletedTasks() if found else 0
+        return (jobs[-1] if jobs else 0) * TASKS_MAX + done
+
+    def _numbers(self, array: Any) -> list[int]:
+        return list(json.loads(self._as_text(array)))

@@ -37,7 +37,7 @@ class Watch:
     _sampler: Sampler = field(init=False)
 
     def __post_init__(self) -> None:
-        self._sampler = Sampler(self.fleet.events)
+        self._sampler = Sampler(self.fleet)
 
     def until_the_end(self) -> Exit:
         try:
@@ -59,12 +59,9 @@ class Watch:
                 return self._failed_outside(self.failed_outside)
             if not self.is_open() and self._is_all_ended():
                 return self._finished()
-            if self._sample():
+            if self._sampler.sample():
                 self.fleet.note_inactive(time.monotonic())
             time.sleep(LOOK_S)
-
-    def _sample(self) -> bool:
-        return self._sampler.sample(self.fleet.spark, self.fleet.all())
 
     def failed_to_start(self, query: str, exit_: Exit) -> Exit:
         """One query could not be started: those before it are drained, as after any failure."""
@@ -132,7 +129,7 @@ class Watch:
                 left,
                 timeout_s=timeout_s,
                 is_hurried=self.signals.is_hurried,
-                meanwhile=self._sample,
+                meanwhile=self._sampler.sample,
             )
             ended = {run_id: str(how) for run_id, how in done.items()}
         self._await_news(list(ended))
