@@ -142,17 +142,17 @@ def test_queries_that_come_to_their_end_finish_the_run(run: Run) -> None:
 def test_tasks_are_counted_in_a_slow_batch_and_not_in_a_long_row_of_quick_ones(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "SLOW_S", 1.5)
+    monkeypatch.setattr(sampling, "SLOW_S", 3.0)
     monkeypatch.setattr(sampling, "EVERY_S", 0.05)
-    slow = 11
+    slow = 15
     for number in range(slow + 1):
         (run.folder / f"{number:02}.txt").write_text("a line\n")
     lines = run.spark.readStream.option("maxFilesPerTrigger", 1).text(str(run.folder / "*.txt"))
 
     def work(_: Any, batch_id: int) -> None:
-        for _ in range(4 if batch_id == slow else 1):
+        for _ in range(5 if batch_id == slow else 1):
             run.spark.range(1).count()
-            time.sleep(0.6 if batch_id == slow else 0.2)
+            time.sleep(1.0 if batch_id == slow else 0.2)
 
     run.start("all", work, lines, availableNow=True)
     assert run.watch().until_the_end().ending == "finished"
@@ -165,8 +165,9 @@ def test_tasks_are_counted_in_a_slow_batch_and_not_in_a_long_row_of_quick_ones(
     ]
     counted = [(at, one["tasks_done"]) for at, one in samples if "tasks_done" in one]
     for at, _ in counted:
-        since = max((end for end in ends if end <= at), default=0.0)
-        assert at - since > 1.4, "it was counted in a quick batch"
+        # What is counted near the end of a slow batch may be written just after it.
+        since = max((end for end in ends if end <= at - 1.0), default=0.0)
+        assert at - since > 2.9, "it was counted in a quick batch"
     in_slow = [tasks for at, tasks in counted if ends[-2] < at < ends[-1]]
     assert in_slow == sorted(in_slow)
     assert len(set(in_slow)) > 1, counted
