@@ -17,7 +17,7 @@ from headrace.connectors.kafkatimes import Times
 from headrace.driver.written import REST, WITHIN_S, Written
 from headrace.errors import ConnectorError
 
-BEGAN = 1_790_000_000_000
+BEGAN = (round(time.time()) - 3600) * 1000  # what is older than a week, a broker deletes
 
 
 def at(second: int) -> dict[str, Any]:
