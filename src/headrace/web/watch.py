@@ -1,9 +1,9 @@
 """What is looked at first: the overview, kept ready, and a word to every open page on a change.
 
 While somebody looks, one task looks twice a second whether anything was written; only then is the
-overview made anew. So what a page costs does not depend on how many people look at it, and a page
-that nobody looks at costs nothing. Invariant: looking never fails; a store that is gone or locked
-shows in the overview itself.
+overview made anew. So what a page costs does not depend on how many people look at it, and while
+nobody does, none is made. Invariant: looking never fails; a store that is gone or locked shows in
+the overview itself.
 """
 
 from __future__ import annotations
@@ -86,17 +86,18 @@ class Watch:
             self._changed.notify_all()
 
     def _note_asked(self) -> None:
-        self._asked_at = time.monotonic()
+        """After a time in which nobody looked, what is there is old: a new one is waited for."""
+        now = time.monotonic()
+        if now >= self._asked_at + ALONE_S:
+            self._content = b""
+        self._asked_at = now
         self._is_asked.set()
 
     async def _until_asked(self) -> None:
-        """Returns at once while somebody looks. What was made for the last one grows old then: the
-        next one waits for a new overview instead."""
-        if time.monotonic() < self._asked_at + ALONE_S:
-            return
-        self._content = b""
-        self._is_asked.clear()
-        await self._is_asked.wait()
+        """Returns at once while somebody looks."""
+        if time.monotonic() >= self._asked_at + ALONE_S:
+            self._is_asked.clear()
+            await self._is_asked.wait()
 
     async def _look(self) -> None:
         seen: Hashable = None
