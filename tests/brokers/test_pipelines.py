@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import sqlite3
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +30,8 @@ from brokers.numbered import Numbers
 from e2e import oracle, rig
 from headrace.errors import ConnectorError
 from headrace.explore import committed
+from headrace.model.places import Places
+from headrace.state import folders
 
 pytestmark = pytest.mark.e2e
 EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
@@ -100,6 +105,13 @@ def kept(project: rig.Project) -> list[str]:
     except ConnectorError:
         return []
     return [v for one in files for v in pq.read_table(one.path)["value"].to_pylist()]
+
+
+def expire(broker: Cluster, topic: str) -> None:
+    """As retention does, at once: all that is in its first partition."""
+    admin = AdminClient({"bootstrap.servers": broker.servers()})
+    for done in admin.delete_records([TopicPartition(topic, 0, -1)]).values():
+        done.result(30)
 
 
 def copied(broker: Cluster, copies: str) -> Counter[str]:
@@ -206,9 +218,7 @@ def test_records_that_expired_before_they_were_read_stop_it_and_are_told(
 ) -> None:
     topic, _ = topics(project)
     sent(broker, topic, *({"value": f"gone-{n}", "partition": 0} for n in range(10)))
-    admin = AdminClient({"bootstrap.servers": broker.servers()})
-    for done in admin.delete_records([TopicPartition(topic, 0, -1)]).values():
-        done.result(30)
+    expire(broker, topic)
 
     project.headrace("start", "flow")
     rig.eventually("it needs attention", lambda: state(project) == "needs-attention", 90)
@@ -226,6 +236,32 @@ def test_records_that_expired_before_they_were_read_stop_it_and_are_told(
     with contextlib.closing(sqlite3.connect(project.state / "history.db")) as book:
         told = [text for (text,) in book.execute("SELECT text FROM audit")]
     assert [text for text in told if "without what is gone: kept:" in text]
+
+
+def test_a_gap_is_accepted_once_and_the_next_one_stops_it_again(
+    project: rig.Project, broker: Cluster
+) -> None:
+    topic, _ = topics(project)
+
+    def is_strict() -> bool:
+        spec = folders.spec_of(Places(project.state), str(project.status("flow").get("run")))
+        return spec is not None and not spec.accepts_gap
+
+    rig.eventually("a strict run follows", is_strict, 90)
+    rig.eventually("it runs", lambda: state(project) == "running", 60)
+    with contextlib.closing(sqlite3.connect(project.state / "history.db")) as book:
+        told = [one for (one,) in book.execute("SELECT text FROM events WHERE kind = 'run_ended'")]
+    assert told[-1] == "drained: what was gone is behind it, and from now on a loss stops it again"
+
+    os.kill(project.status("flow")["jvm_pid"], signal.SIGSTOP)
+    sent(broker, topic, *({"value": f"gone-{n}", "partition": 0} for n in range(3)))
+    expire(broker, topic)
+    os.kill(project.status("flow")["jvm_pid"], signal.SIGCONT)
+    rig.eventually("it needs attention", lambda: state(project) == "needs-attention", 90)
+    assert f"gone: kept: {topic}, partition 0: 3 records" in project.headrace("why", "flow")
+
+    project.headrace("start", "flow", "--accept-gap", "--yes")
+    rig.eventually("it runs", lambda: state(project) == "running", 60)
     project.headrace("stop", "flow")
 
 
@@ -239,7 +275,19 @@ def test_the_consoles_own_tools_read_what_was_written(
         broker.servers(), "--topic", copies, "--from-beginning", "--max-messages", "100",
     )  # fmt: skip
 
-    assert len([line for line in said.split() if line.isdigit()]) == 100
+    written = copied(broker, copies)
+    assert len([line for line in said.split() if line in written]) == 100
+
+
+def test_check_connect_asks_every_topic_of_the_pipeline(
+    project: rig.Project, broker: Cluster
+) -> None:
+    topic, copies = topics(project)
+
+    said = project.headrace("check", "--connect")
+
+    assert f"{topic}: 2 partitions" in said or f"{topic}: 3 partitions" in said
+    assert f"{copies}: 2 partitions, may be written" in said
 
 
 def test_sql_on_a_topic(project: rig.Project, broker: Cluster) -> None:
@@ -259,15 +307,16 @@ def test_sparks_own_word_count_on_kafka_runs_unchanged(
     project = rig.Project(tmp_path)
     script = str(EXAMPLES / "structured_kafka_wordcount.py")
     name = "structured_kafka_wordcount"
+    command = project.command("run", script, "--", broker.servers(), "subscribe", topic)
+    shown = tmp_path / "shown.txt"
+    with shown.open("w") as out:
+        run = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True)
     try:
-        project.headrace("up", script, "--", broker.servers(), "subscribe", topic)
         rig.eventually("it runs", lambda: project.status(name).get("state") == "running", 90)
         sent(broker, topic, "apple pear", "apple")
-        log = rig.eventually(
-            "it counts",
-            lambda: "apple" in (text := project.headrace("logs", name)) and text,
-            60,
-        )
-        assert "pear" in log
+        rig.eventually("it counts", lambda: "|apple|" in shown.read_text().replace(" ", ""), 60)
     finally:
-        project.headrace("down")
+        run.send_signal(signal.SIGINT)
+        code = run.wait(90)
+    assert code == 0, shown.read_text()
+    assert "pear" in shown.read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.checkpoints import positions
+from headrace.model.gaps import Gap
 
 
 def checkpoint(folder: Path, *sources: str) -> Path:
@@ -38,6 +39,22 @@ def test_where_a_source_began_is_read_from_its_own_log(tmp_path: Path) -> None:
     assert positions.first(tmp_path, 1) == {"raw": {0: 7, 1: 0}}
     assert positions.first(tmp_path, 2) == {}
     assert positions.first(tmp_path, 3) == positions.first(None, 1) == {}
+
+
+def test_gaps_are_behind_when_every_query_has_passed_its_own(tmp_path: Path) -> None:
+    kept = checkpoint(tmp_path / "kept", '{"logs":{"0":10,"1":7}}')
+    copied = checkpoint(tmp_path / "copied", '{"logs":{"0":10,"1":3}}')
+    before = [Gap("kept", "logs", 1, first=2, low=7, high=9, checkpoint=str(kept)).to_json()]
+    within = [Gap("copied", "logs", 1, first=2, low=7, high=9, checkpoint=str(copied)).to_json()]
+    elsewhere = [Gap("kept", "logs", 1, 2, 7, 9, checkpoint="s3a://bucket/p/q/v1").to_json()]
+
+    assert positions.are_behind([])
+    assert positions.are_behind(before)
+    assert not positions.are_behind(within)
+    assert not positions.are_behind(before + within)
+    assert not positions.are_behind(elsewhere)
+    (kept / "offsets" / "3").write_text("half a")
+    assert not positions.are_behind(before)
 
 
 def test_no_checkpoint_yet_is_nothing_and_one_elsewhere_is_not_known(tmp_path: Path) -> None:

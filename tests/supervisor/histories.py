@@ -104,6 +104,7 @@ def alive(
     orders: Orders | None = None,
     exit_seen: float | None = None,
     unsignalled: bool = False,
+    past_gaps: bool = False,
     **spec: object,
 ) -> Callable[[float], LiveRun]:
     """A live run that began `now` seconds ago; events and orders count from its beginning."""
@@ -116,7 +117,7 @@ def alive(
         run = RunSpec("orders-live", "orders", "/p", "/s", "v1", "dev", "orders.py")
         seen = None if exit_seen is None else began + exit_seen
         given = replace(given, **moved)
-        return LiveRun(replace(run, **spec), view, began, given, seen, unsignalled)
+        return LiveRun(replace(run, **spec), view, began, given, seen, unsignalled, past_gaps)
 
     return build
 
@@ -524,6 +525,12 @@ STORIES = [
         desired=STOPPED,
     ),
     # The watchdog
+    Story(
+        "a run that has left behind what was gone makes room for a strict one",
+        ["drain: from now on a loss stops it again"],
+        live=alive(*working(60), past_gaps=True, accepted_gaps=()),
+        after_s=60.0,
+    ),
     Story("a run that works is left alone", ["wait 50 s"], live=alive(*working(60)), after_s=60.0),
     Story(
         "a driver may take three minutes to start",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import ControlError
+from headrace.model.gaps import Gap
 from headrace.model.places import Places
 from headrace.model.requests import Answer, Request, What
 from headrace.model.runs import Desired
@@ -218,13 +220,16 @@ def test_answers_and_set_aside_files_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_gap_is_accepted_by_one_start_and_by_nothing_after_it() -> None:
-    accepting = asked(What.START, accept_gap=True, note="kept: logs, partition 0: 10 records")
+    note = "kept: logs, partition 0: 10 records"
+    gap = Gap("kept", "logs", 0, first=5, low=15, high=20).to_json()
+    accepting = asked(What.START, accepted_gaps=(gap,), note=note)
 
     wanted, text = after(accepting, Known(HALTED, False))
 
-    assert wanted.accept_gap
+    assert wanted.accepted_gaps == (gap,)
+    assert Desired.from_json(json.loads(json.dumps(wanted.to_json()))) == wanted
     assert text == "orders starts, without what is gone: kept: logs, partition 0: 10 records"
     again, _ = after(asked(What.RESTART, id="r2"), Known(wanted, True))
-    assert not again.accept_gap
+    assert again.accepted_gaps is None
     same, text = after(deployed("v2", id="r3"), Known(wanted, True))
     assert same is wanted, text

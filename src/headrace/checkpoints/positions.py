@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from headrace.checkpoints import layout
+from headrace.model.gaps import Gap
 
 Positions = dict[str, dict[int, int]]  # topic: partition: the record that comes next
 
@@ -20,6 +22,16 @@ def of(checkpoint: str) -> Positions | None:
         return None
     batch = layout.last_committed(path)
     return at(path, batch) if batch is not None else {}
+
+
+def are_behind(gaps: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the queries have passed all of these. Where nothing is known, nothing is passed."""
+    found = [Gap.from_json(gap) for gap in gaps]
+    stand = {checkpoint: of(checkpoint) for checkpoint in {gap.checkpoint for gap in found}}
+    return all(stand.values()) and all(
+        gap.is_behind((stand[gap.checkpoint] or {}).get(gap.topic, {}).get(gap.partition))
+        for gap in found
+    )
 
 
 def done(checkpoint: Path) -> Iterator[tuple[Positions, float]]:

@@ -12,12 +12,13 @@ import click
 from headrace.cli.options import Options, pass_options, shared
 
 if TYPE_CHECKING:
+    from headrace.model.gaps import Gap
     from headrace.project.workspace import Workspace
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.option("--accept-gap", is_flag=True, help="This run goes on without records that are gone.")
+@click.option("--accept-gap", is_flag=True, help="Go on without records that are gone, this once.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @shared
 @pass_options
@@ -32,19 +33,18 @@ def start(options: Options, name: str, accept_gap: bool, yes: bool) -> None:
     click.echo(asking.start(work, name, _accepted(work, name, yes=yes) if accept_gap else None))
 
 
-def _accepted(work: Workspace, name: str, *, yes: bool) -> str:
-    """The gap in words, once the person has agreed to it."""
+def _accepted(work: Workspace, name: str, *, yes: bool) -> list[Gap]:
+    """What is gone, once the person has agreed to go on without it."""
     from headrace.project import gaps
     from headrace.project.workspace import known_pipeline
 
-    missing = gaps.of_pipeline(work, known_pipeline(work, name))
-    gaps.refuse_missing(missing)
-    found = [gap.in_words() for gap in missing]
-    click.echo("\n".join(["gone before they were read:", *(f"  {words}" for words in found)])
-               if found else "No records are missing now.")  # fmt: skip
+    found = gaps.of_pipeline(work, known_pipeline(work, name))
+    gaps.refuse_missing(found)
+    lines = ["gone before they were read:", *(f"  {gap.in_words()}" for gap in found)]
+    click.echo("\n".join(lines) if found else "No records are missing now.")
     if not yes:
-        click.confirm("Go on without them?", abort=True)
-    return "; ".join(found) or "nothing was missing"
+        click.confirm("Go on without them?" if found else "Start all the same?", abort=True)
+    return found
 
 
 @click.command()

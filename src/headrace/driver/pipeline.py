@@ -47,7 +47,7 @@ def run(
         return _stopped_before_start()
     spark = start_session(spec, mine, run_dir, ours, texts(wanted), realtime.wished(wanted))
     signals.install()  # PySpark has put a handler of its own in the place of ours
-    built = build.build(wanted, spark, mine, version=spec.version, accept_gap=spec.accept_gap)
+    built = build.build(wanted, spark, mine, version=spec.version, accept_gap=spec.accepts_gap)
     if few := _too_few_slots(spark, built):
         raise few
     _write_definition(spec, spec.pipeline, spec.file, built)

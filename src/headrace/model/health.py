@@ -297,6 +297,8 @@ def cause(exit_: Exit) -> str:
         words = str(what).strip().splitlines()[0].rstrip(".")
         first = words.partition(" ")[0]
         return words[0].lower() + words[1:] if first in _NOT_NAMES else words
+    if exit_.asked:
+        return exit_.asked
     return {
         Ending.VANISHED: "the driver vanished (killed, or the machine went down)",
         Ending.STALLED: "the driver hung and was killed",

@@ -33,7 +33,7 @@ class Request(Jsonable):
     script: bool = False
     args: tuple[str, ...] = ()
     dev: bool = False
-    accept_gap: bool = False  # of a start: go on without records that are gone
+    accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # of a start: Gap.to_json()
     note: str = ""  # for the audit
 
 

@@ -75,7 +75,7 @@ class Desired(Jsonable):
     generation: int = 1  # rises with every change; a run of an older one is drained and replaced
     dev: bool = False  # deployed by `run`: belongs to a working tree, not to a release
     previous: tuple[str, ...] = ()  # earlier versions, newest last, for `rollback`
-    accept_gap: bool = False  # the first run of this generation goes on without what is gone
+    accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # Gap.to_json(): left out, once
     by: str = ""
     at: float = 0.0
     request: str = ""  # the last one that changed it: a request is never served twice
@@ -98,9 +98,14 @@ class RunSpec(Jsonable):
     attempt: int = 1
     restarts: int = 0  # of this generation, before this run
     at: float = 0.0
-    accept_gap: bool = False  # records that are gone from a source are left out, this once
+    accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # what is gone is left out
     define: tuple[str, ...] = ()  # definition mode: files to define, nothing is started
     question: Mapping[str, Any] = field(default_factory=dict)  # one question in SQL, nothing else
+
+    @property
+    def accepts_gap(self) -> bool:
+        """Also where none was shown: Spark may find missing what a look at the topics does not."""
+        return self.accepted_gaps is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,7 @@ class Exit(Jsonable):
     fingerprint: str | None = None  # same failure, same fingerprint
     trace: str | None = None  # path of the full trace
     queries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name: {batch, how}
+    asked: str = ""  # why the supervisor ended it, if it did
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import getpass
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.define import versions
 from headrace.errors import ConfigError, ControlError, revived
+from headrace.model.gaps import Gap
 from headrace.model.limits import DrainLimits
 from headrace.model.requests import Answer, Request, What
 from headrace.model.runs import Desired, Ending, Exit
@@ -21,6 +23,7 @@ from headrace.state import desired, requests, supervisors
 
 ANSWER_S = 30.0
 POLL_S = 0.1
+GAPS_TOLD = 100  # in the audit
 LAST_WORDS_S = 2.0  # for the supervisor to write how a vanished run ended
 
 
@@ -73,21 +76,24 @@ def need_supervisor(work: Workspace) -> None:
         )
 
 
-def start(work: Workspace, name: str, gap: str | None = None) -> str:
-    """`gap`: what is gone from its sources, in words, and is to be left out this once."""
-    return _simple(work, What.START, name, gap)
+def start(work: Workspace, name: str, gaps: Sequence[Gap] | None = None) -> str:
+    """`gaps`: what is gone from its sources, and is to be left out this once."""
+    return _simple(work, What.START, name, gaps)
 
 
 def restart(work: Workspace, name: str) -> str:
     return _simple(work, What.RESTART, name)
 
 
-def _simple(work: Workspace, what: What, name: str, gap: str | None = None) -> str:
+def _simple(work: Workspace, what: What, name: str, gaps: Sequence[Gap] | None = None) -> str:
     need_supervisor(work)
     pipeline = known_pipeline(work, name)
     asked = request(work, what, pipeline)
-    if gap is not None:
-        asked = replace(asked, accept_gap=True, note=gap)
+    if gaps is not None:
+        told = [gap.in_words() for gap in gaps[:GAPS_TOLD]]
+        told += [f"and {more} more"] if (more := len(gaps) - len(told)) else []
+        note = "; ".join(told) or "nothing was missing"
+        asked = replace(asked, accepted_gaps=tuple(gap.to_json() for gap in gaps), note=note)
     got = ask(work, asked)
     return got.text or f"{pipeline}: {what.value} is under way; look: headrace status {pipeline}"
 

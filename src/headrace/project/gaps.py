@@ -7,42 +7,16 @@ Asks the network, so only the command line calls it, when a person asks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from headrace.checkpoints import positions
 from headrace.connectors.kafkabroker import Broker
 from headrace.errors import SetupError
+from headrace.model.gaps import Gap
 from headrace.model.pipeline import Definition, Query
 from headrace.project import definitions, topics
 from headrace.project.workspace import Workspace
 from headrace.state import desired
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """`first` to before `low` are gone; `low` is None where the whole partition is, and then
-    `is_named` says that the source cannot be read without it. `high` below `first`: the topic was
-    made anew, and counts from 0 again."""
-
-    query: str
-    topic: str
-    partition: int
-    first: int
-    low: int | None
-    high: int = 0
-    is_named: bool = False
-
-    def in_words(self) -> str:
-        at = f"{self.query}: {self.topic}, partition {self.partition}"
-        if self.low is None:
-            return f"{at} does not exist any more (it stood at {self.first:,})"
-        if self.first > self.high:
-            # Spark goes on at the end: a position in the old topic says nothing about the new one.
-            return (
-                f"{at} was made anew: it stood at {self.first:,}, now it ends at {self.high:,}; "
-                f"what is in it now is left out, too: {self.high - self.low:,} records"
-            )
-        return f"{at}: {self.low - self.first:,} records, from {self.first:,} to {self.low - 1:,}"
 
 
 def of_pipeline(work: Workspace, pipeline: str) -> list[Gap]:
@@ -50,6 +24,14 @@ def of_pipeline(work: Workspace, pipeline: str) -> list[Gap]:
     wanted = desired.read(work.places, pipeline)
     if wanted is None:
         return []
+    if wanted.script:
+        raise SetupError(
+            f"What is gone from the sources of {pipeline} is not known: it is a script.",
+            why="A script's sources and their options are its own.",
+            where=wanted.file,
+            fix='for one run, in the script: .option("failOnDataLoss", "false") at the source',
+            slug="gap-of-script",
+        )
     found = definitions.stored(work, wanted.version, wanted.profile, pipeline)
     return [gap for query in found.queries for gap in _of_query(found, query)] if found else []
 
@@ -66,15 +48,16 @@ def refuse_missing(found: Sequence[Gap]) -> None:
 
 
 def _of_query(definition: Definition, query: Query) -> Iterator[Gap]:
-    read = positions.of(query.checkpoint) if query.checkpoint else {}
+    place = query.checkpoint or ""
+    read = positions.of(place) if place else {}
     if read is None:
         raise SetupError(
             f"What {query.name} has read is not known: its checkpoint is not on this machine.",
-            where=query.checkpoint,
+            where=place,
             fix="compare its newest file in offsets/ with the broker by hand",
             slug="checkpoint-elsewhere",
         )
-    for connector in topics.read_by(definition, query):
+    for connector in topics.read_by(definition, query, raises=True):
         mine = {topic: parts for topic, parts in read.items() if connector.covers(topic)}
         if not mine:
             continue
@@ -86,8 +69,9 @@ def _of_query(definition: Definition, query: Query) -> Iterator[Gap]:
             read.pop(topic, None)  # another connector of the same name covers it, too
             for partition, first in partitions.items():
                 end = ends.get((topic, partition))
+                gap = Gap(query.name, topic, partition, first, None, checkpoint=place)
                 if end is None:
-                    named = topic in connector.subscribe and topic not in known
-                    yield Gap(query.name, topic, partition, first, None, is_named=named)
+                    named = connector.pattern is None and topic not in known
+                    yield replace(gap, is_named=named)
                 elif end.low > first or first > end.high:
-                    yield Gap(query.name, topic, partition, first, end.low, end.high)
+                    yield replace(gap, low=end.low, high=end.high)

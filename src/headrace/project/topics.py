@@ -18,13 +18,13 @@ def has_any(definition: Definition) -> bool:
     return any(node.connector and node.connector.get("kind") in KINDS for node in definition.nodes)
 
 
-def read_by(definition: Definition, query: Query) -> Iterator[Kafka]:
+def read_by(definition: Definition, query: Query, *, raises: bool = False) -> Iterator[Kafka]:
     """Sources, and sinks that others of the pipeline may read back: what the query reads comes
     first. Another cluster may have a topic of the same name, so the first one that covers a topic
-    is the one."""
+    is the one. One that cannot be made here, for a secret that is not there, is left out."""
     inputs = _inputs(definition, query)
     for node in sorted(definition.nodes, key=lambda one: one.name not in inputs):
-        found = _made(node.connector, node.name, is_source=True)
+        found = _made(node.connector, node.name, is_source=True, raises=raises)
         if found is not None:
             yield found
 
@@ -49,7 +49,9 @@ def written_by(query: Query) -> Kafka | None:
     return _made(query.sink, query.name, is_source=False)
 
 
-def _made(fields: Mapping[str, Any] | None, name: str, *, is_source: bool) -> Kafka | None:
+def _made(
+    fields: Mapping[str, Any] | None, name: str, *, is_source: bool, raises: bool = False
+) -> Kafka | None:
     if fields is None or fields.get("kind") not in KINDS:
         return None
     try:
@@ -57,5 +59,7 @@ def _made(fields: Mapping[str, Any] | None, name: str, *, is_source: bool) -> Ka
         if isinstance(made, EventHubs):
             made = made.as_kafka(is_source=is_source)
     except Error:
+        if raises:
+            raise
         return None  # a secret that is not there: whoever runs it tells
     return made if isinstance(made, Kafka) else None

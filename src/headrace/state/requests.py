@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 0.05
 AT_ONCE_MAX = 50  # requests served in one tick
-BYTES_MAX = 256 * 1024
+BYTES_MAX = 4 * 1024 * 1024  # a gap in each of some thousand partitions
 ANSWERS_KEPT = 200
 SET_ASIDE_KEPT = 20
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

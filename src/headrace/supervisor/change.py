@@ -75,7 +75,7 @@ def _deploy(request: Request, known: Known) -> tuple[Desired, str]:
         previous = (*previous, current.version)[-PREVIOUS_MAX:]
     wanted = replace(wanted, generation=current.generation + 1, previous=previous)
     same = replace(wanted, generation=current.generation, by=current.by, at=current.at)
-    same = replace(same, request=current.request, accept_gap=current.accept_gap)
+    same = replace(same, request=current.request, accepted_gaps=current.accepted_gaps)
     if same == current and known.is_live:
         return current, f"{name} runs version {current.version} already"
     if not known.is_live:
@@ -87,7 +87,7 @@ def _start(request: Request, known: Known, current: Desired) -> tuple[Desired, s
     if current.wanted == Wanted.RUNNING and known.is_live:
         return current, f"{current.pipeline} is running already"
     words = f"{current.pipeline} starts"
-    if request.accept_gap:
+    if request.accepted_gaps is not None:
         words += f", without what is gone: {request.note or 'not looked up'}"
     return _next(current, request, Wanted.RUNNING), words
 
@@ -140,7 +140,7 @@ def _next(current: Desired, request: Request, wanted: Wanted) -> Desired:
         current,
         wanted=wanted.value,
         generation=current.generation + 1,
-        accept_gap=request.accept_gap,
+        accepted_gaps=request.accepted_gaps,
         by=request.by,
         at=request.at,
         request=request.id,

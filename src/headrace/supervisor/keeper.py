@@ -11,6 +11,7 @@ import logging
 from dataclasses import replace
 
 from headrace import processes
+from headrace.checkpoints import positions
 from headrace.model import health
 from headrace.model.outcomes import PastRun
 from headrace.model.runs import Desired, Process, RunSpec, pipeline_of
@@ -92,6 +93,7 @@ class Keeper:
             exit_ = conclusions.ended_without_a_word(
                 over.orders, at, code, places.log(run), had_queries=bool(view.queries)
             )
+        exit_ = replace(exit_, asked=over.orders.drain_reason)
         ended_at = min(exit_.at, now) if over.was_found_over else now
         past = conclusions.concluded(over.spec, exit_, view, ended_at)
         words = f"{exit_.ending}: {health.cause(exit_)}"
@@ -187,8 +189,9 @@ class Keeper:
             return
         spec = folders.new_spec(self.desired, self.house.project, places, self.house.wall())
         spec = replace(spec, attempt=decision.attempt, restarts=decision.restarts)
-        if decision.restarts == 0 and self.desired.accept_gap:  # once: a restart finds it again
-            spec = replace(spec, accept_gap=True)
+        gaps = self.desired.accepted_gaps
+        if gaps is not None and (decision.restarts == 0 or not positions.are_behind(gaps)):
+            spec = replace(spec, accepted_gaps=gaps)
         try:
             folders.write_spec(places, spec)
             started = process.spawn_driver(spec, places, self.house.driver_command)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import processes
+from headrace.checkpoints import positions
 from headrace.model.places import Places
 from headrace.model.runs import Orders, Process, RunSpec
 from headrace.state import folders
@@ -83,7 +84,20 @@ class Live:
     def seen(self) -> LiveRun:
         view = self.watch.view
         is_unsure = not self._is_signalled and self.watch.is_at_end and view.draining_at is None
-        return LiveRun(self.spec, view, self.known_since, self.orders, self.exit_seen_at, is_unsure)
+        return LiveRun(
+            spec=self.spec,
+            view=view,
+            known_since=self.known_since,
+            orders=self.orders,
+            exit_seen_at=self.exit_seen_at,
+            is_unsignalled=is_unsure,
+            has_passed_gaps=self._has_passed_gaps(),
+        )
+
+    def _has_passed_gaps(self) -> bool:
+        """Every query has looked at its sources, and stands behind what a person left out."""
+        gaps = self.spec.accepted_gaps
+        return gaps is not None and self.watch.view.has_worked and positions.are_behind(gaps)
 
     def worked_until(self, query: str) -> float | None:
         """When it last committed a batch or found nothing to do, by the driver's clock."""

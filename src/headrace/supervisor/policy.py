@@ -96,6 +96,8 @@ def why_stop(situation: Situation, live: LiveRun) -> str | None:
         if live.spec.version != desired.version:
             return f"version {desired.version} replaces {live.spec.version}"
         return f"restarted by {desired.by}" if desired.by else "restarted"
+    if live.has_passed_gaps:  # a run cannot become strict, the next one is
+        return "what was gone is behind it, and from now on a loss stops it again"
     return None
 
 

@@ -24,6 +24,7 @@ class LiveRun:
     orders: Orders = field(default_factory=Orders)
     exit_seen_at: float | None = None  # exit.json is there, the process still is too
     is_unsignalled: bool = False  # a drain was ordered by a former supervisor, and nothing shows it
+    has_passed_gaps: bool = False  # it leaves out what is gone, and there is nothing left to leave
 
 
 @dataclass(frozen=True, slots=True)
