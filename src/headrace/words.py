@@ -38,6 +38,11 @@ def parse_duration(value: object) -> float:
     )
 
 
+def seconds(value: object) -> float | None:
+    """The same of what may be left out."""
+    return None if value is None else parse_duration(value)
+
+
 def near(name: str, allowed: Iterable[str]) -> str | None:
     """The allowed name that was probably meant."""
     by_lower = {a.lower(): a for a in allowed}

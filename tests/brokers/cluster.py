@@ -134,7 +134,7 @@ def _certificates(folder: Path) -> None:
     for authority in ("ca", "stranger"):
         _openssl(
             folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
-            f"/CN={authority}", "-keyout", f"{authority}.key", "-out", f"{authority}.pem",
+            f"/CN={authority}", "-keyout", f"{authority}-key.pem", "-out", f"{authority}.pem",
         )  # fmt: skip
     for name in ("broker", "client"):
         _openssl(
@@ -142,7 +142,7 @@ def _certificates(folder: Path) -> None:
             "-keyout", f"{name}-key.pem", "-out", f"{name}.csr",
         )  # fmt: skip
         _openssl(
-            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca-key.pem",
             "-CAcreateserial", "-days", "2", "-extfile", str(names), "-out", f"{name}.pem",
         )  # fmt: skip
     both = [(folder / name).read_text() for name in ("broker-key.pem", "broker.pem")]

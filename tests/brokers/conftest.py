@@ -24,6 +24,7 @@ from headrace.connectors import kafkabroker
 from headrace.connectors.kafka import kafka
 
 HUB = "hub"
+EVENT_HUBS_USER = "$ConnectionString"
 _NONE = TopicMetadata()
 
 
@@ -53,10 +54,12 @@ def made(broker: Cluster, partitions: int = 1, name: str = "", **settings: str) 
     return name
 
 
-def allow(broker: Cluster, kind: ResourceType, name: str, what: AclOperation) -> None:
+def allow(
+    broker: Cluster, kind: ResourceType, name: str, what: AclOperation, user: str = USER
+) -> None:
     """The user may do that, and from then on nothing else there."""
     admin = AdminClient({"bootstrap.servers": broker.servers()})
-    rule = (kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", what)
+    rule = (kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", what)
     (done,) = admin.create_acls([AclBinding(*rule, AclPermissionType.ALLOW)]).values()
     done.result(90)
     # The controller has it; the broker that is asked learns of it a moment later.

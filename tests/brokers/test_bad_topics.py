@@ -144,3 +144,31 @@ def test_a_topic_deleted_and_made_anew_stops_it_and_is_told(
 def lag_problem(project: rig.Project) -> str | None:
     found = json.loads(project.headrace("lag", "flow", "--json"))["queries"]
     return found[0]["problem"] if found else None
+
+
+def test_a_broker_that_is_down_at_the_start_is_waited_for_and_told(
+    tmp_path: Path, broker: Cluster
+) -> None:
+    topic = made(broker)
+    short = '{ "kafka.default.api.timeout.ms" = "5000", "kafka.request.timeout.ms" = "4000" }'
+    settings = SETTINGS.format(servers=broker.servers(), topic=topic).replace(
+        "retries = 0", "retries = 'unlimited'"
+    )
+    (tmp_path / "flow.py").write_text(PIPELINE)
+    (tmp_path / "headrace.toml").write_text(
+        settings.replace('starting = "earliest"', f'starting = "earliest"\noptions = {short}')
+    )
+    project = rig.Project(tmp_path)
+    broker.stop()
+    try:
+        said = project.headrace("up", code=1)
+        assert "starts again in" in said
+        assert "because Kafka did not answer in time" in said
+        broker.start()
+        sent(broker, topic, '{"id": 1}')
+        rig.eventually("it goes on by itself", lambda: kept(project) == [1], 120)
+        rig.eventually("it runs", lambda: state(project) == "running", 60)
+    finally:
+        project.headrace("down")
+        if broker.process.poll() is not None:
+            broker.start()

@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
 
 from brokers import cluster
 from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
-from brokers.conftest import HUB, allow, made, sent
+from brokers.conftest import EVENT_HUBS_USER, HUB, allow, made, sent
 from headrace.cli import connecting
-from headrace.connectors import kafkabroker
+from headrace.connectors import kafkabroker, kafkafailures
 from headrace.connectors.event_hubs import event_hubs
 from headrace.connectors.kafka import kafka
 from headrace.connectors.kafkafollow import Following
@@ -147,7 +147,7 @@ def test_nobody_there() -> None:
 def test_a_partition_that_nobody_leads_is_no_silent_broker() -> None:
     code = KafkaError.NOT_LEADER_FOR_PARTITION
 
-    told = kafkabroker.explained("k:9092", code, "Not leader", kafka("k:9092", subscribe="t"))
+    told = kafkafailures.explained("k:9092", code, "Not leader", kafka("k:9092", subscribe="t"))
 
     assert str(told).startswith("A partition on k:9092 has no leader.\n")
     assert (told.code, told.exit_code) == ("kafka-unreachable", 3)
@@ -167,6 +167,64 @@ def test_a_listener_that_wants_a_certificate(broker: Cluster) -> None:
 
     assert told.code == "kafka-tls"
     assert "certificate, key" in str(told.fix)
+
+
+def test_our_own_client_comes_in_by_a_certificate_and_by_scram(broker: Cluster, topic: str) -> None:
+    mutual = kafka(
+        broker.servers("mutual"), subscribe=topic, ca=broker.pem("ca"),
+        certificate=broker.pem("client"), key=broker.pem("client-key"),
+    )  # fmt: skip
+    scram = kafka(**by_login(broker, subscribe=topic, mechanism="SCRAM-SHA-512"))
+
+    assert mutual.reached() == scram.reached() == f"{topic}: 2 partitions, 0 records"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_certificate_of_a_stranger(broker: Cluster) -> None:
+    told = failure(
+        servers=broker.servers("mutual"), ca=broker.pem("ca"), subscribe="t",
+        certificate=broker.pem("stranger"), key=broker.pem("stranger-key"),
+    )  # fmt: skip
+
+    assert told.code == "kafka-tls"
+    assert "trusts that one" in str(told.fix)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_name_that_the_certificate_has_not(broker: Cluster) -> None:
+    elsewhere = f"127.1:{broker.ports['tls']}"  # the same address, written otherwise
+
+    told = failure(servers=elsewhere, ca=broker.pem("ca"), subscribe="t")
+
+    assert told.code == "kafka-tls"
+    assert "the host by which servers calls it" in str(told.fix)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("listener", "login"), [("tls", {}), ("plain", {"ca": "ca"})])
+def test_plain_against_tls_and_tls_against_plain(
+    broker: Cluster, listener: str, login: dict[str, str]
+) -> None:
+    login = {name: broker.pem(file) for name, file in login.items()}
+
+    told = failure(servers=broker.servers(listener), subscribe="t", **login)
+
+    assert told.code in ("kafka-tls", "kafka-unreachable")
+    assert "TLS" in str(told.fix)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_connection_string_with_another_key(
+    broker: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    string = CONNECTION.format(port=broker.ports["login"], hub=HUB)
+    monkeypatch.setenv("EVENT_HUBS", string.replace("a1b2=", "else="))
+
+    with pytest.raises(Error) as caught:
+        event_hubs("${env:EVENT_HUBS}", ca=broker.pem("ca")).reached()
+
+    assert caught.value.code == "kafka-refused"
+    assert "else=" not in str(caught.value)
 
 
 def test_a_certificate_that_is_not_there(broker: Cluster) -> None:
@@ -211,6 +269,33 @@ def test_a_login_that_may_not_read_or_write(broker: Cluster, topic: str) -> None
     assert {reading.code, writing.code} == {"kafka-acl"}
     assert "READ and DESCRIBE" in str(reading.fix)
     assert f"describe {topic}, not write it" in str(writing.why)
+
+
+def test_a_login_that_may_not_read_is_told_also_where_there_is_nothing_to_read(
+    broker: Cluster, topic: str
+) -> None:
+    allow(broker, ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
+
+    told = failure(**by_login(broker, subscribe=topic))
+
+    assert told.code == "kafka-acl"
+    assert f"describe {topic}, not read it" in str(told.why)
+
+
+def test_a_hub_that_may_only_be_read_is_no_sink(
+    broker: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = made(broker, 1, f"{HUB}-read-only")
+    allow(broker, ResourceType.TOPIC, hub, AclOperation.READ, EVENT_HUBS_USER)
+    string = CONNECTION.format(port=broker.ports["login"], hub=HUB)
+    monkeypatch.setenv("EVENT_HUBS", string)
+    asked = event_hubs("${env:EVENT_HUBS}", hub=hub, ca=broker.pem("ca"))
+
+    assert asked.reached() == f"{hub}: 1 partition, 0 records"
+    with pytest.raises(Error) as caught:
+        asked.reached(as_sink=True)
+    assert caught.value.code == "kafka-acl"
+    assert "not write it" in str(caught.value.why)
 
 
 def test_the_topic_of_alerts_has_to_be_written_and_read(

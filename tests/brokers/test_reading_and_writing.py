@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
 from brokers.conftest import HUB, made, received, sent
@@ -110,6 +111,92 @@ def test_max_rows_bounds_a_batch(spark: Any, broker: Cluster, topic: str, tmp_pa
     assert query.awaitTermination(180)
 
     assert [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]] == [4, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "tasks"), [({}, 2), ({"min_partitions": 4}, 4), ({"max_partition_rows": 2}, 6)]
+)
+def test_a_batch_of_a_stream_is_split_into_more_tasks_than_partitions(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path, fields: dict[str, int], tasks: int
+) -> None:
+    sent(broker, topic, *({"value": f"{n}", "partition": n % 2} for n in range(12)))
+    source = kafka(broker.servers(), subscribe=topic, starting="earliest", **fields)
+    counted: list[int] = []
+    query = (
+        source.read(spark)
+        .writeStream.foreachBatch(lambda frame, _: counted.append(frame.rdd.getNumPartitions()))
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(180)
+
+    assert counted == [tasks]
+
+
+def test_a_batch_read_is_split_by_min_partitions(spark: Any, broker: Cluster, topic: str) -> None:
+    sent(broker, topic, *({"value": f"{n}", "partition": n % 2} for n in range(12)))
+    source = kafka(broker.servers(), subscribe=topic, min_partitions=4)
+
+    assert source.read(spark, streaming=False).rdd.getNumPartitions() == 4
+
+
+def test_a_task_waits_for_records_as_long_as_it_is_told(
+    spark: Any, broker: Cluster, topic: str
+) -> None:
+    sent(broker, topic, "there")
+    impatient = kafka(broker.servers(), subscribe=topic, poll_timeout=0)
+
+    with pytest.raises(Exception, match="Cannot fetch record for offset 0 in 0 milliseconds"):
+        batch(spark, impatient)
+
+
+def test_a_stream_reads_with_every_option_at_once(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path
+) -> None:
+    sent(broker, topic, *({"value": f"{n}", "partition": n % 2} for n in range(6)))
+    source = kafka(
+        broker.servers(), subscribe=topic, starting="earliest", max_rows=4, min_rows=1,
+        max_delay="1 second", min_partitions=4, max_partition_rows=1, group_prefix="team",
+        poll_timeout="1 minute", offset_retries=2, offset_retry_delay="10 ms", headers=True,
+        options={"kafka.client.id": "reads-with-everything", "failOnDataLoss": "true"},
+    )  # fmt: skip
+
+    found = streamed(spark, source, tmp_path / "c", "with_everything")
+
+    assert sorted(bytes(row["value"]) for row in found) == [b"%d" % n for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("update", [("a", 1), ("b", 1), ("a", 2)]),
+        ("complete", [("a", 1), ("b", 1), ("a", 2), ("b", 1)]),
+    ],
+)
+def test_counts_are_written_in_update_and_complete_mode(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path, mode: str, expected: list[Any]
+) -> None:
+    counts = made(broker)
+    source = kafka(broker.servers(), subscribe=topic, starting="earliest")
+    sink = kafka(broker.servers(), topic=counts)
+
+    def run() -> None:
+        rows = source.read(spark).groupBy(F.col("value").cast("string").alias("key")).count()
+        rows = rows.select("key", F.col("count").cast("string").alias("value"))
+        writer = sink.attach(
+            rows.writeStream, query=f"in_{mode}", mode=mode, checkpoint=str(tmp_path / "c")
+        )
+        assert writer.trigger(availableNow=True).start().awaitTermination(180)
+
+    sent(broker, topic, "a", "b")
+    run()
+    sent(broker, topic, "a")
+    run()
+
+    found = [(m.key().decode(), int(m.value())) for m in received(broker, counts, len(expected))]
+    assert sorted(found[:2]) == sorted(expected[:2])
+    assert sorted(found[2:]) == sorted(expected[2:])
 
 
 def test_min_rows_waits_for_more_or_for_max_delay(

@@ -78,21 +78,26 @@ def problems(spark: Any, frame: Any) -> list[str]:
     return [one.what for one in found]
 
 
+@pytest.mark.parametrize(
+    ("limit", "option"),
+    [({"max_rows": 10}, "maxOffsetsPerTrigger"), ({"min_partitions": 4}, "minPartitions")],
+)
 def test_a_limit_on_the_rows_of_a_batch_is_refused_by_us_as_by_spark(
-    spark: Any, broker: Cluster, topic: str, tmp_path: Path
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path, limit: dict[str, int], option: str
 ) -> None:
-    limited = kafka(broker.servers(), subscribe=topic, max_rows=10)
+    limited = kafka(broker.servers(), subscribe=topic, **limit)
     found = checks.real_time_problems(
         GraphNode("q", "query", "p.py:1"), [], [], is_twice=False, batch_s=60,
         limited=["raw"] if limited.limits_batches else [],
     )  # fmt: skip
 
     assert [one.what for one in found] == [
-        "'q' cannot run in real time: raw limits the rows of a batch (max_rows, min_rows)."
+        "'q' cannot run in real time: raw says how much a batch or a task reads "
+        "(max_rows, min_partitions, …)."
     ]
     frame = _text(limited.read(spark))
     query = begun(spark, broker, frame, topic, tmp_path)
-    with pytest.raises(Exception, match="maxOffsetsPerTrigger"):
+    with pytest.raises(Exception, match=f"(?i){option}"):
         query.awaitTermination(180)
 
 

@@ -158,18 +158,34 @@ def test_offsets_come_back_as_they_went(offsets: dict[str, dict[int, int]]) -> N
 
 
 def test_limits_are_told_to_spark() -> None:
-    found = kafka(SERVERS, subscribe="t", max_rows=1000, min_rows=10, max_delay="30 seconds")
+    found = kafka(
+        SERVERS, subscribe="t", max_rows=1000, min_rows=10, max_delay="30 seconds",
+        min_partitions=8, max_partition_rows=500, group_prefix="team-", poll_timeout="2 minutes",
+        offset_retries=5, offset_retry_delay="500 ms",
+    )  # fmt: skip
 
-    assert found._limits() == {
+    of_a_batch = {
+        "minPartitions": "8",
+        "groupIdPrefix": "team-",
+        "kafkaConsumer.pollTimeoutMs": "120000",
+        "fetchOffset.numRetries": "5",
+        "fetchOffset.retryIntervalMs": "500",
+    }
+    assert found._reading.options(streaming=False) == of_a_batch
+    assert found._reading.options(streaming=True) == {
         "maxOffsetsPerTrigger": "1000",
         "minOffsetsPerTrigger": "10",
         "maxTriggerDelay": "30000ms",
+        "maxRecordsPerPartition": "500",
+        **of_a_batch,
     }
+    assert kinds.made(found.fields()) == found
 
 
 @pytest.mark.parametrize(
     "wrong", [{"max_rows": 0}, {"min_rows": -1}, {"max_rows": True}, {"max_delay": "1 minute"},
-              {"min_rows": 10, "max_rows": 5}]
+              {"min_rows": 10, "max_rows": 5}, {"min_partitions": 0}, {"offset_retries": "3"},
+              {"max_partition_rows": 1.5}]
 )  # fmt: skip
 def test_limits_that_do_nothing_or_nonsense_are_refused(wrong: dict[str, Any]) -> None:
     assert refused(subscribe="t", **wrong).code == "bad-option"
@@ -194,7 +210,36 @@ def test_what_breaks_reading_is_refused_with_reason_and_replacement(name: str) -
 
 @pytest.mark.parametrize("name", [f"kafka.{one}" for one in WRITING])
 def test_what_breaks_writing_is_refused_with_reason_and_replacement(name: str) -> None:
-    assert refused(topic="t", options={name: "x"}).code == "kafka-option"
+    told = refused(topic="t", options={name: "x"})
+
+    assert name in told.what
+    assert told.why
+    assert (told.fix or "").startswith("Instead: ")
+    assert told.code == "kafka-option"
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("minPartitions", "min_partitions"),
+        ("MAXRECORDSPERPARTITION", "max_partition_rows"),
+        ("groupIdPrefix", "group_prefix"),
+        ("kafkaConsumer.pollTimeoutMs", "poll_timeout"),
+        ("fetchOffset.numRetries", "offset_retries"),
+        ("fetchOffset.retryIntervalMs", "offset_retry_delay"),
+        ("startingOffsetsByTimestampStrategy", "starting"),
+        ("includeHeaders", "headers"),
+    ],
+)
+def test_an_option_of_sparks_connector_has_a_field(option: str, field: str) -> None:
+    assert refused(subscribe="t", options={option: "1"}).fix == f"Instead: {field}=…."
+
+
+def test_a_misspelt_option_is_told_with_the_field_that_was_meant() -> None:
+    told = refused(subscribe="t", options={"minPartition": "9"})
+
+    assert "'minPartition', which nobody would take" in told.what
+    assert told.fix == "Did you mean min_partitions=…?"
 
 
 def test_losing_records_for_good_is_refused_with_the_one_time_way() -> None:
@@ -214,9 +259,10 @@ def test_the_servers_have_one_place() -> None:
 
 
 def test_other_settings_pass_through() -> None:
-    found = kafka(SERVERS, subscribe="t", options={"kafka.fetch.min.bytes": 5, "minPartitions": 9})
+    given = {"kafka.fetch.min.bytes": 5, "failOnDataLoss": True}
+    found = kafka(SERVERS, subscribe="t", options=given)
 
-    assert found._plain() == {"kafka.fetch.min.bytes": "5", "minPartitions": "9"}
+    assert found._plain() == {"kafka.fetch.min.bytes": "5", "failOnDataLoss": "true"}
 
 
 # ---- columns of a record

@@ -240,6 +240,29 @@ def test_two_queries_may_not_write_to_one_folder(tmp_path: Path) -> None:
     assert problem.code == "sink-shared"
 
 
+def test_two_queries_may_write_to_one_topic(tmp_path: Path) -> None:
+    def declare() -> None:
+        one_stream()
+
+        @hr.stream(to=hr.kafka("b:9092", topic="refused"))
+        def first(raw: Any) -> Any: ...
+
+        @hr.stream(to=hr.kafka("b:9092", topic="refused"))
+        def second(raw: Any) -> Any: ...
+
+    assert resolved(tmp_path, declare)
+
+
+@pytest.mark.parametrize("topic", ["", 'topic = "logs"'])
+def test_a_kafka_source_without_topics_is_told_how_to_name_them(tmp_path: Path, topic: str) -> None:
+    more = f'[sources.raw_logs]\nkind = "kafka"\nservers = "b:9092"\n{topic}\n'
+    (problem,) = refused(tmp_path, one_stream, more)
+
+    assert problem.code == "not-a-source"
+    named = "logs" if topic else "TOPIC"
+    assert problem.fix == f'Write subscribe = "{named}", or pattern or assign.'
+
+
 def test_settings_of_an_unknown_query_are_refused(tmp_path: Path) -> None:
     (problem,) = refused(tmp_path, one_stream, "[pipelines.p.queries.histry]\nevery = '5s'\n")
 

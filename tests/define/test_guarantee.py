@@ -105,6 +105,34 @@ def test_a_query_may_not_read_what_it_writes() -> None:
     assert [p.code for p in found] == ["reads-itself"]
 
 
+@pytest.mark.parametrize(
+    ("source", "is_loop"),
+    [
+        (hr.kafka("b:9092", subscribe="logs-errors"), True),
+        (hr.kafka("b:9092", subscribe=["logs", "logs-errors"]), True),
+        (hr.kafka("b:9092", pattern="logs-.*"), True),
+        (hr.kafka("b:9092", assign={"logs-errors": [0]}), True),
+        (hr.kafka("b:9092", pattern="logs-[a-d].*"), False),
+        (hr.kafka("other:9092", pattern="logs-.*"), False),
+        (hr.parquet("/d/x"), False),
+    ],
+)
+def test_a_query_may_not_read_the_topic_it_writes_to(source: Any, is_loop: bool) -> None:
+    sink = hr.kafka("b:9092", topic="logs-errors")
+
+    found = checks.connector_problems(node(sink), {"a": source}, production=False)
+
+    assert [p.code for p in found] == ["reads-itself"] * is_loop
+
+
+def test_an_event_hub_may_not_be_read_and_written_by_one_query() -> None:
+    hub = hr.event_hubs("${env:HUBS}", hub="one")
+
+    assert hub.feeds(hr.event_hubs("${env:HUBS}", hub="one", starting="start"))
+    assert not hub.feeds(hr.event_hubs("${env:HUBS}", hub="two"))
+    assert not hub.feeds(hr.kafka("b:9092", subscribe="one"))
+
+
 ABLE = {"append": "no watermark", "update": None, "complete": None}
 
 

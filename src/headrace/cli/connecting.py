@@ -50,7 +50,7 @@ def _of_pipelines(definitions: Sequence[Definition]) -> Iterator[Asked]:
     seen: set[str] = set()
     for node in (node for definition in definitions for node in definition.nodes):
         fields = node.connector
-        same = json.dumps(fields, sort_keys=True)
+        same = json.dumps([node.kind == "query", fields], sort_keys=True)
         if fields is None or same in seen or kinds.maker(fields["kind"]) is None:
             continue
         seen.add(same)
@@ -58,7 +58,8 @@ def _of_pipelines(definitions: Sequence[Definition]) -> Iterator[Asked]:
 
 
 def _reach(node: Node) -> str | None:
-    return kinds.made(node.connector or {}, name=node.name).reached()
+    made = kinds.made(node.connector or {}, name=node.name)
+    return made.reached(as_sink=node.kind == "query")
 
 
 def _of_project(settings: Settings) -> Iterator[Asked]:

@@ -19,7 +19,7 @@ from headrace.cli.follow import say
 from headrace.cli.foreground import OwnSupervisor, check_alive, supervised
 from headrace.cli.signals import Interrupts
 from headrace.cli.tables import print_line
-from headrace.connectors import kafkabroker
+from headrace.connectors import kafkafailures
 from headrace.demo import count, folder, topics, truth, view
 from headrace.demo.media import Medium, OnFiles
 from headrace.demo.places import PIPELINE, DemoPlaces
@@ -54,7 +54,7 @@ class Wish:
 
 def run(wish: Wish, interrupts: Interrupts) -> int:
     if wish.kafka:
-        kafkabroker.confluent()  # what is not installed is told before anything is written
+        kafkafailures.confluent()  # what is not installed is told before anything is written
     port = broker.free(folder.PORT) if wish.kafka else folder.PORT
     demo, is_new, seed = folder.prepare(wish.folder, wish.profile, port)
     with folder.alone(demo):

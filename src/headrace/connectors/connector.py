@@ -100,15 +100,24 @@ class Connector:
         """The query's rows as the sink takes them; lazy, and Spark's errors pass through."""
         return frame
 
+    def lacks_as_source(self) -> str | None:
+        """What would make a source of it, if one of its kind can be one."""
+        return None
+
     def identity(self) -> str | None:
         """What it reads or writes, where two writers would destroy each other's work."""
         return None
+
+    def feeds(self, source: Connector) -> bool:
+        """Whether what it writes comes out of that source again."""
+        own = self.identity()
+        return own is not None and source.identity() == own
 
     def sink_problem(self, columns: Mapping[str, str]) -> str | None:
         """Why rows of these columns (name: type) cannot be written, if they cannot."""
         return None
 
-    def reached(self) -> str | None:
+    def reached(self, *, as_sink: bool = False) -> str | None:
         """Really connects, for `check --connect`: what was found, in words. None: there is nothing
         to connect to. Raises what is wrong."""
         return None

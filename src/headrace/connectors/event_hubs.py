@@ -19,7 +19,7 @@ from headrace.connectors import kafkaclient, kafkaoffsets
 from headrace.connectors.connector import Connector, plain_options, require, secret
 from headrace.connectors.kafka import Kafka, kafka
 from headrace.errors import ConnectorError
-from headrace.words import parse_duration
+from headrace.words import seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -134,8 +134,13 @@ class EventHubs(Connector):
             return f"an event has no room for {', '.join(extra)}: it takes {', '.join(_TAKES)}"
         return None
 
-    def reached(self) -> str:
-        return self.as_kafka(is_source=True).reached()
+    def feeds(self, source: Connector) -> bool:
+        if not isinstance(source, EventHubs):
+            return False
+        return (source.connection_string, source.hub) == (self.connection_string, self.hub)
+
+    def reached(self, *, as_sink: bool = False) -> str:
+        return self.as_kafka(is_source=not as_sink).reached()
 
     def as_record_problem(self, columns: Mapping[str, str]) -> str | None:
         """After `shaped`: the columns are a record's already."""
@@ -153,11 +158,10 @@ class EventHubs(Connector):
         }
         if not is_source:
             return kafka(f"{host}:{port}", topic=hub, headers=True, **shared)
-        if self.consumer_group:
-            shared["options"]["groupIdPrefix"] = self.consumer_group
         made = kafka(
             f"{host}:{port}", subscribe=hub, starting=self.starting, max_rows=self.max_rows,
-            min_rows=self.min_rows, max_delay=self.max_delay, headers=True, **shared,
+            min_rows=self.min_rows, max_delay=self.max_delay, group_prefix=self.consumer_group,
+            headers=True, **shared,
         )  # fmt: skip
         return made.accepting_gap() if self.is_gap_accepted else made
 
@@ -211,7 +215,7 @@ def event_hubs(
         consumer_group,
         max_rows,
         min_rows,
-        None if max_delay is None else parse_duration(max_delay),
+        seconds(max_delay),
         ca,
         plain,
     )

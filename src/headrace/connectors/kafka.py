@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import counted_from
-from headrace.connectors import kafkabroker, kafkaclient, kafkaoffsets, kafkaonce
+from headrace.connectors import kafkabroker, kafkaclient, kafkafailures, kafkaoffsets, kafkaonce
 from headrace.connectors.connector import (
     Connector,
     plain_options,
@@ -26,8 +26,9 @@ from headrace.connectors.connector import (
     started,
 )
 from headrace.connectors.kafkaclient import Login
+from headrace.connectors.kafkareading import Reading
 from headrace.errors import ConnectorError
-from headrace.words import parse_duration
+from headrace.words import seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +61,12 @@ class Kafka(Connector):
     max_rows: int | None = None
     min_rows: int | None = None
     max_delay: float | None = None
+    min_partitions: int | None = None
+    max_partition_rows: int | None = None
+    group_prefix: str | None = None
+    poll_timeout: float | None = None
+    offset_retries: int | None = None
+    offset_retry_delay: float | None = None
     headers: bool = False
     tls: bool = False
     ca: str | None = None
@@ -101,7 +108,7 @@ class Kafka(Connector):
 
     @property
     def limits_batches(self) -> bool:  # type: ignore[override]
-        return bool(self._limits())
+        return self._reading.limits_batches
 
     @property
     def can_read_back(self) -> bool:  # type: ignore[override]
@@ -136,10 +143,14 @@ class Kafka(Connector):
                 slug="bad-option",
             ) from exc
 
-    def identity(self) -> str | None:
-        """Two queries may write to one topic; only a loop would do harm."""
-        named = self.topic or (self.subscribe[0] if len(self.subscribe) == 1 else None)
-        return f"kafka://{self.servers}/{named}" if named else None
+    def lacks_as_source(self) -> str | None:
+        return f'subscribe = "{self.topic or "TOPIC"}", or pattern or assign'
+
+    def feeds(self, source: Connector) -> bool:
+        """Two queries may write to one topic; only a loop does harm."""
+        if not isinstance(source, Kafka) or source.servers != self.servers:
+            return False
+        return self.topic is not None and source.covers(self.topic)
 
     def read(
         self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None
@@ -151,12 +162,13 @@ class Kafka(Connector):
             begin = self.starting if self.is_source else "earliest"
             if self.exactly_once:
                 options["kafka.isolation.level"] = "read_committed"
-            options |= kafkaoffsets.option("starting", begin) | self._limits()
+            options |= kafkaoffsets.option("starting", begin)
         else:
             # Of all that is there: "latest" is where a stream begins, and a batch would be empty.
             begin = "earliest" if self.starting == "latest" else self.starting
             options |= kafkaoffsets.option("starting", begin)
             options |= kafkaoffsets.option("ending", self.ending)
+        options |= self._reading.options(streaming=streaming)
         if self.headers:
             options["includeHeaders"] = "true"
         rows: DataFrame = reader.format("kafka").options(**(options | self._plain())).load()
@@ -167,7 +179,7 @@ class Kafka(Connector):
     ) -> DataStreamWriter:
         writer = started(writer, query=query, mode=mode, checkpoint=checkpoint)
         if self.exactly_once:
-            kafkabroker.confluent()  # missing, it is told before the first batch
+            kafkafailures.confluent()  # missing, it is told before the first batch
             sink = kafkaonce.Transactions(self.client(), self._plain(), self.topic, checkpoint)
             return writer.foreachBatch(sink.take)
         return writer.format("kafka").options(**self._sink_options())
@@ -188,7 +200,7 @@ class Kafka(Connector):
             return f"a record has no room for {', '.join(extra)}: it takes {', '.join(_TAKES)}"
         return None
 
-    def reached(self) -> str:
+    def reached(self, *, as_sink: bool = False) -> str:
         return kafkabroker.reached(self)
 
     def client(self) -> dict[str, str]:
@@ -198,6 +210,10 @@ class Kafka(Connector):
     @property
     def _login(self) -> Login:
         return Login(**{one.name: getattr(self, one.name) for one in fields(Login)})
+
+    @property
+    def _reading(self) -> Reading:
+        return Reading(**{one.name: getattr(self, one.name) for one in fields(Reading)})
 
     def _client(self) -> dict[str, str]:
         login = {f"kafka.{k}": v for k, v in self._login.for_java().items()}
@@ -209,14 +225,6 @@ class Kafka(Connector):
         if self.assign:
             return {"assign": json.dumps(dict(self.assign))}
         return {"subscribe": ",".join(self.subscribe or ((self.topic,) if self.topic else ()))}
-
-    def _limits(self) -> dict[str, str]:
-        limits = {
-            "maxOffsetsPerTrigger": self.max_rows,
-            "minOffsetsPerTrigger": self.min_rows,
-            "maxTriggerDelay": None if self.max_delay is None else f"{self.max_delay * 1000:.0f}ms",
-        }
-        return {name: str(value) for name, value in limits.items() if value is not None}
 
     def _plain(self) -> dict[str, str]:
         return resolved(self.options)
@@ -242,6 +250,12 @@ def kafka(
     max_rows: int | None = None,
     min_rows: int | None = None,
     max_delay: str | float | None = None,
+    min_partitions: int | None = None,
+    max_partition_rows: int | None = None,
+    group_prefix: str | None = None,
+    poll_timeout: str | float | None = None,
+    offset_retries: int | None = None,
+    offset_retry_delay: str | float | None = None,
     headers: bool = False,
     tls: bool = False,
     ca: str | None = None,
@@ -267,14 +281,12 @@ def kafka(
     login.check()
     secret("password", password)
     secret("key_password", key_password)
-    for name, value in (("max_rows", max_rows), ("min_rows", min_rows)):
-        if value is not None and (type(value) is not int or value < 1):
-            raise ConnectorError(
-                f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
-            )
+    reading = Reading(
+        max_rows, min_rows, seconds(max_delay), min_partitions, max_partition_rows, group_prefix,
+        seconds(poll_timeout), offset_retries, seconds(offset_retry_delay),
+    )  # fmt: skip
+    reading.check()
     _only_for_a_sink(exactly_once, is_source)
-    delay = None if max_delay is None else parse_duration(max_delay)
-    _data_size(min_rows, max_rows, delay)
     made = Kafka(
         servers=servers if isinstance(servers, str) else ",".join(servers),
         subscribe=_names(subscribe),
@@ -283,10 +295,8 @@ def kafka(
         topic=topic,
         starting=kafkaoffsets.plain("starting", starting),
         ending=kafkaoffsets.plain("ending", ending),
-        max_rows=max_rows,
-        min_rows=min_rows,
-        max_delay=delay,
         headers=headers,
+        **asdict(reading),
         **login.given(),  # type: ignore[arg-type]
         exactly_once=exactly_once,
         options=plain,
@@ -343,20 +353,3 @@ def _assigned(value: Mapping[str, list[int]] | str | None) -> dict[str, list[int
             slug="bad-option",
         ) from exc
     return made
-
-
-def _data_size(least: int | None, most: int | None, delay_s: float | None) -> None:
-    """Spark would take these combinations, and do something else than one thinks."""
-    if delay_s is not None and least is None:
-        raise ConnectorError(
-            "max_delay alone does nothing.",
-            why="It says how long min_rows may be waited for.",
-            fix="Add min_rows, or remove max_delay.",
-            slug="bad-option",
-        )
-    if least is not None and most is not None and least > most:
-        raise ConnectorError(
-            f"min_rows={least} is more than max_rows={most}.",
-            fix="Exchange them.",
-            slug="bad-option",
-        )

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.connectors import kafkaoffsets, kafkaoptions
 from headrace.connectors.connector import resolved
-from headrace.errors import ConnectorError, Error, SetupError
+from headrace.connectors.kafkafailures import cause, confluent, explained, is_leaderless
+from headrace.errors import ConnectorError, Error
 from headrace.words import near
 
 if TYPE_CHECKING:
@@ -112,6 +113,12 @@ class Broker:
             return f"{len(self.topics())} topics; rows say which"
         (partitions,) = self.wanted().values()
         topic = self._connector.topic
+        self.require(topic, *wanted)
+        done = " and ".join(_DONE[one] for one in wanted)
+        return f"{topic}: {counted(len(partitions))}, may be {done}"
+
+    def require(self, topic: str, *wanted: str) -> None:
+        """Raises if this login may not do all of it with the topic."""
         allowed = self._described(topic, include_authorized_operations=True).authorized_operations
         may = {one.name for one in allowed or ()}
         missing = [one for one in wanted if one not in may]
@@ -122,8 +129,6 @@ class Broker:
                 f"it may {', '.join(sorted(may)).lower()} {topic}, not {missing[0].lower()} it",
                 self._connector,
             )
-        done = " and ".join(_DONE[one] for one in wanted)
-        return f"{topic}: {counted(len(partitions))}, may be {done}"
 
     def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], Ends]:
         """By topic and partition."""
@@ -276,27 +281,6 @@ def begun(
         raise explained(connector.servers, error.code(), error.str(), connector) from exc
 
 
-def cause(said: Iterable[Any], error: Any) -> Any:
-    """Of what a client said while it tried, and the error at the end: the one that explains it."""
-    code = confluent().KafkaError
-    order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
-    told = [*said, error]
-    return next((one for kind in order for one in told if one.code() == kind), error)
-
-
-def is_leaderless(code: int) -> bool:
-    """Whether the broker that was asked does not lead the partition, or not yet."""
-    known = confluent().KafkaError
-    return code in (
-        known.LEADER_NOT_AVAILABLE,
-        known.NOT_LEADER_FOR_PARTITION,
-        known.REPLICA_NOT_AVAILABLE,
-        known.FENCED_LEADER_EPOCH,
-        known.UNKNOWN_LEADER_EPOCH,
-        known.OFFSET_NOT_AVAILABLE,
-    )
-
-
 def reached(connector: Kafka, wanted: Sequence[str] = (WRITE,)) -> str:
     """What the connector reads or writes, in words, after really looking; raises what is wrong.
     `wanted` is what a sink's topic is for."""
@@ -311,6 +295,8 @@ def reached(connector: Kafka, wanted: Sequence[str] = (WRITE,)) -> str:
         there = next((at for at, one in ends.items() if one.records), None)
         if there is not None:
             broker.moment(*there, ends[there].low)  # one record is really read
+        for topic in found.keys() - {topic for (topic, _), one in ends.items() if one.records}:
+            broker.require(topic, READ)  # of an empty one there is nothing to read
     records = sum(one.records for one in ends.values())
     names = ", ".join(found) or f"no topic matches {connector.pattern}"
     return f"{names}: {counted(len(ends))}, {records:,} records"
@@ -318,77 +304,3 @@ def reached(connector: Kafka, wanted: Sequence[str] = (WRITE,)) -> str:
 
 def counted(partitions: int) -> str:
     return f"{partitions} partition{'s' * (partitions != 1)}"
-
-
-def explained(servers: str, code: int, words: str, connector: Kafka) -> Error:
-    """A failure of librdkafka as what, why and fix. Pure but for the table of its codes."""
-    known = confluent().KafkaError
-    user = f" as {connector.user!r}" if connector.user else ""
-    if code == known._AUTHENTICATION:
-        return ConnectorError(
-            f"{servers} refused the login{user}.",
-            why=words,
-            fix="Look at user, password and mechanism; the listener has to offer that mechanism.",
-            slug="kafka-refused",
-        )
-    # An alert of TLS comes as a mere disconnect, a missing file as an argument.
-    if code == known._SSL or "SSL" in words or "ssl." in words:
-        is_trust = "verify failed" in words
-        return ConnectorError(
-            f"{servers} and this client do not agree on TLS.",
-            why=words,
-            fix="ca has to name the authority (PEM) that signed the broker's certificate."
-            if is_trust
-            else "Look whether the port is a TLS listener, and whether it wants a certificate of "
-            "the client (certificate, key).",
-            slug="kafka-tls",
-        )
-    if code in (known.TOPIC_AUTHORIZATION_FAILED, known.GROUP_AUTHORIZATION_FAILED):
-        return ConnectorError(
-            f"The login{user} may not do that on {servers}.",
-            why=words,
-            fix="Grant it: READ and DESCRIBE on the topic to read, WRITE and DESCRIBE to write.",
-            slug="kafka-acl",
-        )
-    if code in (known.UNKNOWN_TOPIC_OR_PART, known._UNKNOWN_TOPIC, known._UNKNOWN_PARTITION):
-        return ConnectorError(
-            f"A topic or partition is not there any more on {servers}.",
-            why=words,
-            fix="Look whether somebody deleted it, or make it again.",
-            slug="kafka-no-topic",
-        )
-    if code == known._AUTO_OFFSET_RESET:
-        return ConnectorError(
-            f"{servers} has deleted records before they were read.",
-            why=words,
-            fix="Let the topic keep records longer (retention.ms).",
-            slug="kafka-gone",
-        )
-    if is_leaderless(code):
-        return SetupError(
-            f"A partition on {servers} has no leader.",
-            why=words,
-            fix="Look whether all brokers of the cluster run; one that has just started needs some "
-            "seconds.",
-            slug="kafka-unreachable",
-        )
-    return SetupError(
-        f"{servers} does not answer.",
-        why=words,
-        fix="Look whether the broker runs, whether host and port are right, and whether the "
-        "listener is plain or TLS. A broker to develop with: headrace kafka up.",
-        slug="kafka-unreachable",
-    )
-
-
-def confluent() -> Any:
-    try:
-        import confluent_kafka
-    except ImportError as exc:
-        raise SetupError(
-            "The client for Kafka is not installed.",
-            why="Headrace itself asks brokers by confluent-kafka; Spark has a client of its own.",
-            fix='pip install "headrace[kafka]"',
-            slug="kafka-client-missing",
-        ) from exc
-    return confluent_kafka

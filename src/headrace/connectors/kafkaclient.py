@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from headrace import references
+from headrace.connectors import kafkareading
 from headrace.errors import ConnectorError
 from headrace.words import near
 
@@ -23,7 +24,7 @@ _READING = {
     "group.id": (
         "every query has a consumer group of its own: with a shared one they take each other's "
         "records",
-        'groupIdPrefix="…" names the groups; headrace lag shows how far behind each query is',
+        'group_prefix="…" names the groups; headrace lag shows how far behind each query is',
     ),
     "auto.offset.reset": (
         "where to begin is the checkpoint's, and only the first run asks",
@@ -66,11 +67,12 @@ _FIELDS = {
     "subscribe": "subscribe", "subscribepattern": "pattern", "assign": "assign", "topic": "topic",
     "startingoffsets": "starting", "startingtimestamp": "starting",
     "startingoffsetsbytimestamp": "starting", "endingoffsets": "ending",
-    "endingtimestamp": "ending", "endingoffsetsbytimestamp": "ending",
-    "maxoffsetspertrigger": "max_rows", "minoffsetspertrigger": "min_rows",
-    "maxtriggerdelay": "max_delay", "includeheaders": "headers",
+    "startingoffsetsbytimestampstrategy": "starting",
+    "endingtimestamp": "ending", "endingoffsetsbytimestamp": "ending", "includeheaders": "headers",
     "kafka.bootstrap.servers": "servers", "bootstrap.servers": "servers",
+    **{option.lower(): field for field, option in kafkareading.OPTIONS.items()},
 }  # fmt: skip
+_PLAIN = "failondataloss"  # the one option of Spark's that is no field: true is what it is
 _SECRET = re.compile(r"password|jaas|secret|keystore\.key|truststore\.certificates")
 
 
@@ -88,7 +90,7 @@ def refuse(options: Mapping[str, str], *, is_source: bool, is_sink: bool) -> Non
                 name,
                 "records that Kafka has deleted before they were read would be left out for good, "
                 "without a word",
-                "`headrace start NAME --accept-gap` after a stop: for one run, and written down",
+                "`headrace start NAME --accept-gap` after a stop: once, and written down",
             )
         if bare in breaking:
             raise _refused(name, *breaking[bare])
@@ -98,11 +100,13 @@ def refuse(options: Mapping[str, str], *, is_source: bool, is_sink: bool) -> Non
                 "it is a secret, and would stand in every copy of the definition",
                 f'"{name}" = "${{env:NAME}}" or "${{file:PATH}}"',
             )
-        if not low.startswith("kafka.") and "." in name:
+        if not low.startswith("kafka.") and low != _PLAIN:
+            meant = near(low, _FIELDS)
             raise ConnectorError(
-                f"options has {name!r}, which Spark would not pass on.",
-                why="Settings of Kafka's client begin with kafka.",
-                fix=f'Write "kafka.{name}".',
+                f"options has {name!r}, which nobody would take.",
+                why="Settings of Kafka's client begin with kafka., and what Spark's connector can "
+                "be told has fields.",
+                fix=f"Did you mean {_FIELDS[meant]}=…?" if meant else f'Write "kafka.{name}".',
                 slug="kafka-option",
             )
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.connectors.kafkabroker import Broker, confluent
+from headrace.connectors.kafkabroker import Broker
+from headrace.connectors.kafkafailures import confluent
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import begun, confluent, explained
+from headrace.connectors.kafkabroker import begun
+from headrace.connectors.kafkafailures import confluent, explained
 from headrace.errors import ConnectorError, Error, SetupError
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from headrace.connectors import kafkabroker, kafkaoptions
+from headrace.connectors import kafkabroker, kafkafailures, kafkaoptions
 from headrace.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Transactions:
         self._producer = producer
 
     def _made(self) -> Any:
-        kafka = kafkabroker.confluent()
+        kafka = kafkafailures.confluent()
         try:
             return kafka.Producer(
                 settings(self.client, self.options, self._group), logger=kafkabroker.QUIET
@@ -177,11 +177,11 @@ class Transactions:
     def _knows(self) -> Any:
         """A consumer that never reads: Kafka's client keeps and asks for positions only by one."""
         own = reader_settings(self.client, self.options, self._group)
-        return kafkabroker.confluent().Consumer(own, logger=kafkabroker.QUIET)
+        return kafkafailures.confluent().Consumer(own, logger=kafkabroker.QUIET)
 
     def _last_committed(self) -> Planned | None:
         """Rows that name their topics leave the number at one of these, so all are asked."""
-        kafka = kafkabroker.confluent()
+        kafka = kafkafailures.confluent()
         names = [self.topic] if self.topic else self._reader.list_topics(timeout=INIT_S).topics
         asked = [kafka.TopicPartition(name, 0) for name in names]
         deadline = time.monotonic() + INIT_S
@@ -204,7 +204,7 @@ class Transactions:
         first = next(rows, None)
         if first is None:
             return False
-        kafka = kafkabroker.confluent()
+        kafka = kafkafailures.confluent()
         is_open = True
         self._producer.begin_transaction()
         try:
@@ -239,7 +239,7 @@ class Transactions:
                 self._producer.poll(1.0)  # as much waits as may; a broker takes it, or times out
 
     def _commit(self, topic: str, batch: Planned) -> None:
-        kafka = kafkabroker.confluent()
+        kafka = kafkafailures.confluent()
         at = kafka.TopicPartition(topic, 0, batch.number + 1, batch.in_words())
         group = self._reader.consumer_group_metadata()
         self._again(lambda: self._producer.send_offsets_to_transaction([at], group))
@@ -247,7 +247,7 @@ class Transactions:
 
     def _again(self, do: Any) -> None:
         """Until it is done, or cannot be any more: then the broker has ended the transaction."""
-        kafka = kafkabroker.confluent()
+        kafka = kafkafailures.confluent()
         deadline = time.monotonic() + TIMEOUT_MS / 1000
         while True:
             try:
@@ -260,7 +260,7 @@ class Transactions:
     def _abort(self) -> Any:
         """So that readers need not wait for the next run, which would end it too. Gives the reason
         if a producer that was fenced cannot: before that it said only that it is broken."""
-        kafka = kafkabroker.confluent()
+        kafka = kafkafailures.confluent()
         try:
             self._producer.abort_transaction(ABORT_S)
         except kafka.KafkaException as exc:

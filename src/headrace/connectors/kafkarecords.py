@@ -16,7 +16,8 @@ from typing import Any
 from headrace.connectors import kafkaoptions
 from headrace.connectors.connector import resolved
 from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import begun, cause, confluent, explained
+from headrace.connectors.kafkabroker import begun
+from headrace.connectors.kafkafailures import cause, confluent, explained
 from headrace.errors import ConnectorError, Error
 
 _UNTIL_REPORTED_S = 2.0  # beyond a record's own time: every one is reported by then

@@ -11,7 +11,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.connectors.kafkabroker import Broker, confluent
+from headrace.connectors.kafkabroker import Broker
+from headrace.connectors.kafkafailures import confluent
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka import Kafka

@@ -43,17 +43,16 @@ def connector_problems(
                 slug="not-real-time",
             )
         )
-    own = node.sink.identity()
     found += [
         DefinitionError(
-            f"{node.name!r} reads {name} and writes to the same place, {own}.",
+            f"{node.name!r} reads {name} and writes to the same place.",
             why="It would read its own rows for ever.",
             where=node.place,
-            fix="Give the sink a folder of its own.",
+            fix="Give the sink a folder or topic of its own, or let the source leave that out.",
             slug="reads-itself",
         )
-        for name, c in sources.items()
-        if own is not None and c is not None and c.identity() == own
+        for name, source in sources.items()
+        if source is not None and node.sink.feeds(source)
     ]
     return found + (_toys(node, {**sources, "the sink": node.sink}) if production else [])
 
@@ -165,7 +164,7 @@ def real_time_problems(
     `limited` are sources that limit how much a batch reads."""
     found = []
     for name in limited:
-        why = f"{name} limits the rows of a batch (max_rows, min_rows)"
+        why = f"{name} says how much a batch or a task reads (max_rows, min_partitions, …)"
         found.append((why, "Remove the limit: rows are read as they come"))
     if remembers:
         found.append((f"it remembers rows ({', '.join(remembers)})", "Count in another query"))

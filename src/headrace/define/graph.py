@@ -372,6 +372,14 @@ def _no_streams(pipeline: str, collector: Collector) -> DefinitionError:
 
 
 def _not_a_source(name: str, connector: Connector, where: str) -> DefinitionError:
+    if lacks := connector.lacks_as_source():
+        return DefinitionError(
+            f"{name!r} does not say what it reads.",
+            why=f"A source of kind {connector.kind} names it; topic is where a sink writes to.",
+            where=where,
+            fix=f"Write {lacks}.",
+            slug="not-a-source",
+        )
     return DefinitionError(
         f"{name!r} is a source of kind {connector.kind}, which can only be written to.",
         where=where,

@@ -39,7 +39,7 @@ class Looking:
         self._brokers: dict[str, Broker] = {}
         self._seen: dict[tuple[str, str], deque[QueryLag]] = {}
         self._kept: dict[tuple[str, str], tuple[float, float | None]] = {}
-        self._silent: dict[str | None, float] = {}  # a sink that did not answer, and until when
+        self._silent: dict[tuple[str, str], float] = {}  # a topic that did not answer, until when
         self._empty: dict[tuple[str, PartitionLag], float] = {}  # the same, of a place in a topic
 
     def look(self, work: Workspace) -> list[QueryLag]:
@@ -130,12 +130,15 @@ class Looking:
         """A real-time query's own offsets are of its last batch: its topic tells what it does now.
         What goes wrong there is nobody's lag, and is asked again only after a while."""
         sink = topics.written_by(query)
-        if sink is None or sink.topic is None or now < self._silent.get(sink.identity(), 0.0):
+        if sink is None or sink.topic is None:
+            return None
+        place = (sink.servers, sink.topic)
+        if now < self._silent.get(place, 0.0):
             return None
         try:
             at = self._broker(sink).newest(sink.topic)
         except Error:
-            self._silent[sink.identity()] = now + KEPT_S
+            self._silent[place] = now + KEPT_S
             return None
         return None if at is None else max(0.0, now - at)
 

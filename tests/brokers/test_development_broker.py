@@ -1,0 +1,43 @@
+"""`headrace kafka up` and `down`: a real broker for development, as a person uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from e2e import rig
+from headrace.connectors.kafka import kafka
+from headrace.model.places import Places
+
+pytestmark = pytest.mark.e2e
+
+
+def records(servers: str) -> str:
+    return kafka(servers, subscribe="mine").reached()
+
+
+def test_it_keeps_its_topics_until_they_are_deleted(tmp_path: Path) -> None:
+    project = rig.Project(tmp_path)
+    try:
+        first = json.loads(project.headrace("kafka", "up", "--json"))
+        producer = Producer({"bootstrap.servers": first["servers"]})
+        producer.produce("mine", "hello")  # the broker makes the topic
+        assert producer.flush(60) == 0
+        again = json.loads(project.headrace("kafka", "up", "--json"))
+        assert again == first, "it runs already"
+
+        assert project.headrace("kafka", "down").strip() == "Kafka has ended"
+        port = first["servers"].rpartition(":")[2]
+        back = json.loads(project.headrace("kafka", "up", "--port", port, "--json"))
+        assert back["servers"] == first["servers"]
+        assert records(back["servers"]).endswith("1 records")
+
+        said = project.headrace("kafka", "down", "--delete").strip()
+        assert said == "Kafka has ended; its data is deleted"
+        assert not Places(project.state).broker.parent.exists()
+        assert project.headrace("kafka", "down").strip() == "Kafka did not run"
+    finally:
+        project.headrace("kafka", "down", code=None)
