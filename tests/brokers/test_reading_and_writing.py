@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+import headrace as hr
 from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
 from brokers.conftest import HUB, made, received, sent
 from headrace.connectors.event_hubs import event_hubs
@@ -309,6 +310,45 @@ def test_event_hubs_by_its_connection_string(
     assert row["properties"] == {"color": "red"}
     assert (row["offset"], row["sequenceNumber"]) == ("0", 0)
     assert row["enqueuedTime"] is not None
+
+
+def test_an_event_hub_is_written_by_a_stream_and_read_from_a_moment_on(
+    spark: Any, broker: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = made(broker, 2, f"{HUB}-streamed")
+    string = CONNECTION.format(port=broker.ports["login"], hub=HUB)
+    monkeypatch.setenv("EVENT_HUBS", string)
+    own: dict[str, Any] = {"hub": hub, "ca": broker.pem("ca"), "consumer_group": "readers"}
+    sink = event_hubs("${env:EVENT_HUBS}", **own)
+    old = int(time.time() * 1000) - 3_600_000
+    sent(broker, hub, {"value": "old", "partition": 1, "timestamp": old})
+    sent(broker, topic, "a", "b")
+
+    rows = kafka(broker.servers(), subscribe=topic, starting="earliest").read(spark)
+    rows = rows.selectExpr("value AS body", "'1' AS partition")
+    writer = sink.attach(
+        sink.shaped(rows).writeStream, query="hub", mode="append", checkpoint=str(tmp_path / "w")
+    )
+    assert writer.trigger(availableNow=True).start().awaitTermination(180)
+
+    moment = datetime.fromtimestamp(old / 1000, UTC) + timedelta(minutes=30)
+    source = event_hubs("${env:EVENT_HUBS}", starting=moment.isoformat(), **own)
+    found = streamed(spark, source, tmp_path / "c", "from_a_moment")
+    assert sorted(bytes(row["body"]) for row in found) == [b"a", b"b"]
+    assert {row["partition"] for row in found} == {"1"}
+    assert {row["offset"] for row in found} == {"1", "2"}
+
+
+def test_rows_are_written_and_read_by_hand(spark: Any, broker: Cluster, topic: str) -> None:
+    sink = hr.kafka(broker.servers(), topic=topic)
+    source = hr.kafka(broker.servers(), subscribe=topic)
+
+    hr.write(spark.sql("SELECT 'k' AS key, 'by hand' AS value"), sink)
+
+    assert values(hr.read(spark, source)) == ["by hand"]
+    assert hr.read(spark, source, stream=True).isStreaming
+    with pytest.raises(ConnectorError, match="needs a column value"):
+        hr.write(spark.sql("SELECT 1 AS load"), sink)
 
 
 def test_a_batch_says_when_its_records_came(

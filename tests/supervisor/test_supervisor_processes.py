@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from headrace import processes
 from headrace.jsonfile import write_json
+from headrace.model.gaps import Gap
 from headrace.model.requests import What
 from headrace.model.runs import Desired, Process, RunSpec
 from headrace.state import desired, folders
@@ -331,3 +333,41 @@ def test_supervision_goes_on_while_the_store_is_broken(project: Project) -> None
     second = project.one_driver("orders", beside=first)
     assert project.ask(What.STOP, "orders").ok
     until(lambda: not psutil.pid_exists(second), what="its end")
+
+
+def test_a_gap_is_left_out_until_it_is_behind_also_by_the_run_after_a_kill(
+    project: Project,
+) -> None:
+    checkpoint = project.path / "checkpoint"
+    standing(checkpoint, 10)
+    gap = Gap("q", "logs", 0, first=10, low=50, high=60, checkpoint=str(checkpoint)).to_json()
+    project.supervise()
+    project.deploy("orders")
+    project.one_driver("orders")
+    project.ask(What.STOP, "orders")
+    until(lambda: not project.drivers("orders"), what="its end")
+
+    project.ask(What.START, "orders", accepted_gaps=(gap,), note="10 records")
+    first = project.one_driver("orders")
+    os.kill(first, signal.SIGKILL)
+    second = project.one_driver("orders", beside=first)
+    assert [run.accepts_gap for run in project.runs("orders")] == [False, True, True]
+
+    standing(checkpoint, 50)
+    third = project.one_driver("orders", beside=second)
+
+    newest = project.runs("orders")[-1]
+    assert (newest.accepts_gap, newest.restarts) == (False, 2)
+    ended = project.outcome(project.runs("orders")[-2].run)
+    assert ended is not None
+    assert ended.ending == "drained"
+    assert "from now on a loss stops it again" in ended.asked
+    assert project.one_driver("orders") == third
+
+
+def standing(checkpoint: Path, at: int) -> None:
+    """A checkpoint of Spark's whose query has read the topic up to there."""
+    batch = str(at)
+    for name, text in (("offsets", f'v1\n{{}}\n{{"logs":{{"0":{at}}}}}'), ("commits", "v1\n{}")):
+        (checkpoint / name).mkdir(parents=True, exist_ok=True)
+        (checkpoint / name / batch).write_text(text)
