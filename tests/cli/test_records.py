@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from itertools import islice
@@ -12,6 +13,8 @@ from headrace.cli.options import Options
 from headrace.jsonfile import write_json
 from headrace.model.events import Event, Kind
 from headrace.project import records, tail
+from headrace.store import db
+from headrace.store import events as recorded
 
 
 def test_logs_shows_the_last_lines_of_the_newest_run(project: Project) -> None:
@@ -80,6 +83,24 @@ def test_events_are_told_in_words_without_the_noise(project: Project) -> None:
         "run started, pid 4711, Spark 4",
         "defined: kept",
         "kept: started, exactly-once",
+    ]
+
+
+def test_events_say_who_wanted_a_run_to_end_and_how_it_ended(project: Project) -> None:
+    project.deployed()
+    drain = Event(3000.0, Kind.DRAIN_STARTED, None, {"deadline_s": 30, "reason": "asked to stop"})
+    ended = Event(3002.0, Kind.EXITED, None, {"ending": "drained"})
+    run = project.ran(events=(*started(), drain, ended))
+    with contextlib.closing(db.open_history(project.places.history)) as book:
+        recorded.add(book, 2999.0, "hello", run, "drain_started", "stopped by ann")
+        recorded.add(book, 3003.0, "hello", run, "run_ended", "drained: stopped by ann")
+
+    lines = project.headrace("events", "hello").stdout.splitlines()
+
+    assert [line.partition("Z ")[2] for line in lines[-3:]] == [
+        "drain started: stopped by ann",
+        "draining, up to 30 s: asked to stop",
+        "run ended: drained",
     ]
 
 

@@ -27,7 +27,9 @@ from headrace.store import events as recorded
 POLL_S = 0.25
 LINES_MAX = 5_000  # of a run's end, to find its newest progress in
 _QUIET = {Kind.PROGRESSED, Kind.IDLED, Kind.SAMPLED, Kind.THINNED}
-_TWIN = {Kind.EXITED: "run_ended", Kind.DRAIN_STARTED: "drain_started"}
+_TWIN = {
+    Kind.EXITED: "run_ended"
+}  # a drain is told by both: who wants it, and how long it may take
 _QUIET_MARKS = tuple(f'"event":"{kind.value}"' for kind in _QUIET)
 
 
@@ -166,7 +168,7 @@ def _decided(work: Workspace, pipeline: str, after: int) -> tuple[list[Decided],
 
 
 def _by_time(told: Sequence[Told], decided: Sequence[Decided]) -> list[Told | Decided]:
-    """Without what a driver told itself already: how it drained, and how it ended."""
+    """Without what a driver told itself already: how it ended."""
     by_driver = {(item.run, _TWIN[item.event.kind]) for item in told if item.event.kind in _TWIN}
     rest = [one for one in decided if (one.run, one.kind) not in by_driver]
     both: list[Told | Decided] = [*told, *rest]
