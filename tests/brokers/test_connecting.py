@@ -280,6 +280,11 @@ def test_a_login_that_may_not_read_is_told_also_where_there_is_nothing_to_read(
 
     assert told.code == "kafka-acl"
     assert f"describe {topic}, not read it" in str(told.why)
+    other = made(broker)
+    sent(broker, other, "one")
+    sent(broker, topic, "one")
+    of_two = failure(**by_login(broker, subscribe=[other, topic]))
+    assert f"describe {topic}, not read it" in str(of_two.why)
 
 
 def test_a_hub_that_may_only_be_read_is_no_sink(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,12 @@ def records(servers: str) -> str:
 
 def test_it_keeps_its_topics_until_they_are_deleted(tmp_path: Path) -> None:
     project = rig.Project(tmp_path)
+    with socket.socket() as free:  # not one of those that other brokers look for
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
     try:
-        first = json.loads(project.headrace("kafka", "up", "--json"))
+        first = json.loads(project.headrace("kafka", "up", "--port", port, "--json"))
+        assert first["servers"].endswith(f":{port}")
         producer = Producer({"bootstrap.servers": first["servers"]})
         producer.produce("mine", "hello")  # the broker makes the topic
         assert producer.flush(60) == 0
@@ -30,7 +35,6 @@ def test_it_keeps_its_topics_until_they_are_deleted(tmp_path: Path) -> None:
         assert again == first, "it runs already"
 
         assert project.headrace("kafka", "down").strip() == "Kafka has ended"
-        port = first["servers"].rpartition(":")[2]
         back = json.loads(project.headrace("kafka", "up", "--port", port, "--json"))
         assert back["servers"] == first["servers"]
         assert records(back["servers"]).endswith("1 records")

@@ -53,7 +53,9 @@ def test_gaps_are_behind_when_every_query_has_passed_its_own(tmp_path: Path) -> 
     assert not positions.are_behind(within)
     assert not positions.are_behind(before + within)
     assert not positions.are_behind(elsewhere)
-    (kept / "offsets" / "3").write_text("half a")
+    (kept / "offsets" / "3").write_text("v1\n{}\n{}")  # its only topic is gone
+    assert positions.are_behind(before)
+    (kept / "offsets" / "3").unlink()
     assert not positions.are_behind(before)
 
 

@@ -240,6 +240,34 @@ def test_a_misspelt_option_is_told_with_the_field_that_was_meant() -> None:
 
     assert "'minPartition', which nobody would take" in told.what
     assert told.fix == "Did you mean min_partitions=…?"
+    lost = refused(subscribe="t", options={"failOnDataLos": "true"})
+    assert lost.fix == "Did you mean failOnDataLoss?"
+    assert refused(subscribe="t", options={"color": "red"}).fix == "Remove it."
+
+
+def test_an_option_of_event_hubs_is_told_with_its_own_fields() -> None:
+    def told(option: str) -> str | None:
+        with pytest.raises(ConnectorError) as caught:
+            event_hubs("${env:HUBS}", options={option: "1"})
+        return caught.value.fix
+
+    assert told("groupIdPrefix") == "Instead: consumer_group=…."
+    assert told("minPartitions") == "Instead: min_partitions=…."
+    assert told("subscribe") == "Instead: hub=…."
+
+
+def test_an_event_hub_is_read_with_the_same_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUBS", "Endpoint=sb://h/;SharedAccessKeyName=a;SharedAccessKey=b")
+    found = event_hubs(
+        "${env:HUBS}", hub="one", consumer_group="mine", min_partitions=4, poll_timeout="1 minute"
+    )
+
+    assert found.as_kafka(is_source=True)._reading.options(streaming=False) == {
+        "minPartitions": "4", "groupIdPrefix": "mine", "kafkaConsumer.pollTimeoutMs": "60000",
+    }  # fmt: skip
+    assert kinds.made(found.fields()) == found
+    with pytest.raises(ConnectorError, match="max_rows=0"):
+        event_hubs("${env:HUBS}", max_rows=0)
 
 
 def test_losing_records_for_good_is_refused_with_the_one_time_way() -> None:

@@ -253,6 +253,23 @@ def test_two_queries_may_write_to_one_topic(tmp_path: Path) -> None:
     assert resolved(tmp_path, declare)
 
 
+def test_a_topic_that_is_read_back_has_one_writer(tmp_path: Path) -> None:
+    def declare() -> None:
+        @hr.stream(to=hr.kafka("b:9092", topic="shared"))
+        def first(raw: Any) -> Any: ...
+
+        @hr.stream(to=hr.kafka("b:9092", topic="shared"))
+        def second(raw: Any) -> Any: ...
+
+        @hr.stream(to="out")
+        def counted(second: Any) -> Any: ...
+
+    (problem,) = refused(tmp_path, declare)
+
+    assert problem.code == "sink-shared"
+    assert "Who takes 'second' reads that back" in str(problem.why)
+
+
 @pytest.mark.parametrize("topic", ["", 'topic = "logs"'])
 def test_a_kafka_source_without_topics_is_told_how_to_name_them(tmp_path: Path, topic: str) -> None:
     more = f'[sources.raw_logs]\nkind = "kafka"\nservers = "b:9092"\n{topic}\n'
@@ -260,7 +277,7 @@ def test_a_kafka_source_without_topics_is_told_how_to_name_them(tmp_path: Path, 
 
     assert problem.code == "not-a-source"
     named = "logs" if topic else "TOPIC"
-    assert problem.fix == f'Write subscribe = "{named}", or pattern or assign.'
+    assert f'Write subscribe = "{named}", or pattern or assign' in str(problem.fix)
 
 
 def test_settings_of_an_unknown_query_are_refused(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from headrace.supervisor import policy
+from headrace.model.outcomes import PastRun
+from headrace.model.runs import Ending, Exit, RunSpec
+from headrace.supervisor import policy, restarts
 from headrace.supervisor.situation import (
     Cut,
     Decision,
@@ -19,7 +23,7 @@ from headrace.supervisor.situation import (
     ResolveAlert,
     Wait,
 )
-from supervisor.histories import STORIES, Story, situation
+from supervisor.histories import STORIES, WANTED, Story, situation
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
@@ -101,3 +105,35 @@ def in_words(decision: Decision, now: float) -> str:
             return f"open {rule}"
         case ResolveAlert(key):
             return f"resolve {key}"
+
+
+@pytest.mark.parametrize(
+    ("past", "is_behind", "is_left"),
+    [
+        ([], True, True),  # the first run leaves out whatever Spark finds missing
+        ([(True, False)], True, True),  # it died before it came to anything
+        ([(True, True)], True, False),
+        ([(True, True)], False, True),  # it was killed within the gap
+        ([(False, True)], True, True),  # a strict one, of before
+    ],
+)
+def test_a_gap_is_accepted_until_a_run_has_passed_it(
+    past: list[tuple[bool, bool]], is_behind: bool, is_left: bool
+) -> None:
+    gaps = ({"topic": "logs"},)
+    desired = replace(WANTED, accepted_gaps=gaps)
+    spec = RunSpec("r", "orders", "/p", "/s", "v1", "dev", "orders.py")
+    runs = [
+        PastRun(
+            replace(spec, accepted_gaps=gaps if accepts else None),
+            Exit(Ending.VANISHED, -1, 0.0),
+            0.0,
+            has_worked=worked,
+        )
+        for accepts, worked in past
+    ]
+
+    left = restarts.gaps_left(desired, runs, lambda found: is_behind and found == gaps)
+
+    assert left == (gaps if is_left else None)
+    assert restarts.gaps_left(WANTED, runs, lambda _: False) is None

@@ -27,11 +27,20 @@ def of(checkpoint: str) -> Positions | None:
 def are_behind(gaps: Iterable[Mapping[str, Any]]) -> bool:
     """Whether the queries have passed all of these. Where nothing is known, nothing is passed."""
     found = [Gap.from_json(gap) for gap in gaps]
-    stand = {checkpoint: of(checkpoint) for checkpoint in {gap.checkpoint for gap in found}}
-    return all(stand.values()) and all(
+    stand = {checkpoint: _known(checkpoint) for checkpoint in {gap.checkpoint for gap in found}}
+    return None not in stand.values() and all(
         gap.is_behind((stand[gap.checkpoint] or {}).get(gap.topic, {}).get(gap.partition))
         for gap in found
     )
+
+
+def _known(checkpoint: str) -> Positions | None:
+    """As `of`; None also where the last batch that is done cannot be read."""
+    path = _local(checkpoint)
+    batch = layout.last_committed(path) if path is not None else None
+    if path is None or batch is None or not (path / "offsets" / str(batch)).is_file():
+        return None
+    return at(path, batch)
 
 
 def done(checkpoint: Path) -> Iterator[tuple[Positions, float]]:

@@ -33,6 +33,7 @@ class Connector:
     can_real_time: ClassVar[bool] = False
     is_broker: ClassVar[bool] = False  # there may be much of it: worth a Python worker
     limits_batches: ClassVar[bool] = False  # as a source: how much one batch may read
+    has_one_writer: ClassVar[bool] = True  # as a sink: a second one would undo its work
     is_replayable: ClassVar[bool] = False  # the same rows can be had again after a restart
     needs_checkpoint: ClassVar[bool] = True  # as a sink: without one, a restart loses rows silently
     keeps_checkpoint: ClassVar[bool] = True  # as a sink: a restart may resume from one
@@ -105,7 +106,7 @@ class Connector:
         return None
 
     def identity(self) -> str | None:
-        """What it reads or writes, where two writers would destroy each other's work."""
+        """What it reads or writes, so that two of them can be told to be the same."""
         return None
 
     def feeds(self, source: Connector) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +18,7 @@ from headrace.config import counted_from
 from headrace.connectors import kafkaclient, kafkaoffsets
 from headrace.connectors.connector import Connector, plain_options, require, secret
 from headrace.connectors.kafka import Kafka, kafka
+from headrace.connectors.kafkareading import Reading
 from headrace.errors import ConnectorError
 from headrace.words import seconds
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 USER = "$ConnectionString"
 PORT = 9093
 _POSITIONS = {"start": "earliest", "end": "latest"}
+_FIELDS = {"subscribe": "hub", "topic": "hub", "servers": "connection_string",
+           "group_prefix": "consumer_group"}  # fmt: skip
 _ENDPOINT = re.compile(r"sb://([^/:;]+)(?::(\d+))?/?$")
 _TAKES = {
     "body": ("string", "binary"),
@@ -49,6 +52,11 @@ class EventHubs(Connector):
     max_rows: int | None = None
     min_rows: int | None = None
     max_delay: float | None = None
+    min_partitions: int | None = None
+    max_partition_rows: int | None = None
+    poll_timeout: float | None = None
+    offset_retries: int | None = None
+    offset_retry_delay: float | None = None
     ca: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     is_gap_accepted: bool = False  # by a person, for one run; no field of headrace.toml
@@ -58,13 +66,19 @@ class EventHubs(Connector):
     is_sink: ClassVar[bool] = True
     can_real_time: ClassVar[bool] = True
     is_broker: ClassVar[bool] = True
+    has_one_writer: ClassVar[bool] = False
     is_replayable: ClassVar[bool] = True
     delivery: ClassVar[str] = "at-least-once"
     delivery_why: ClassVar[str] = "after a failure a batch is sent again"
 
     @property
     def limits_batches(self) -> bool:  # type: ignore[override]
-        return bool(self.max_rows or self.min_rows)
+        return self._reading.limits_batches
+
+    @property
+    def _reading(self) -> Reading:
+        own = {one.name: getattr(self, one.name, None) for one in fields(Reading)}
+        return replace(Reading(**own), group_prefix=self.consumer_group)
 
     def located(self, project: Path) -> EventHubs:
         return replace(self, ca=counted_from(project, self.ca)) if self.ca else self
@@ -134,6 +148,9 @@ class EventHubs(Connector):
             return f"an event has no room for {', '.join(extra)}: it takes {', '.join(_TAKES)}"
         return None
 
+    def identity(self) -> str | None:
+        return f"event_hubs://{self.hub or self.connection_string}"
+
     def feeds(self, source: Connector) -> bool:
         if not isinstance(source, EventHubs):
             return False
@@ -158,11 +175,10 @@ class EventHubs(Connector):
         }
         if not is_source:
             return kafka(f"{host}:{port}", topic=hub, headers=True, **shared)
+        shared |= asdict(self._reading)
         made = kafka(
-            f"{host}:{port}", subscribe=hub, starting=self.starting, max_rows=self.max_rows,
-            min_rows=self.min_rows, max_delay=self.max_delay, group_prefix=self.consumer_group,
-            headers=True, **shared,
-        )  # fmt: skip
+            f"{host}:{port}", subscribe=hub, starting=self.starting, headers=True, **shared
+        )
         return made.accepting_gap() if self.is_gap_accepted else made
 
 
@@ -199,6 +215,11 @@ def event_hubs(
     max_rows: int | None = None,
     min_rows: int | None = None,
     max_delay: str | float | None = None,
+    min_partitions: int | None = None,
+    max_partition_rows: int | None = None,
+    poll_timeout: str | float | None = None,
+    offset_retries: int | None = None,
+    offset_retry_delay: str | float | None = None,
     ca: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> EventHubs:
@@ -207,18 +228,25 @@ def event_hubs(
     require("connection_string", connection_string, str, 'connection_string="${env:EVENT_HUBS}"')
     secret("connection_string", connection_string)
     plain = plain_options(options)
-    kafkaclient.refuse(plain, is_source=True, is_sink=True)
-    return EventHubs(
+    kafkaclient.refuse(plain, is_source=True, is_sink=True, fields=_FIELDS)
+    made = EventHubs(
         connection_string,
-        hub,
-        _position(starting),
-        consumer_group,
-        max_rows,
-        min_rows,
-        seconds(max_delay),
-        ca,
-        plain,
+        hub=hub,
+        starting=_position(starting),
+        consumer_group=consumer_group,
+        max_rows=max_rows,
+        min_rows=min_rows,
+        max_delay=seconds(max_delay),
+        min_partitions=min_partitions,
+        max_partition_rows=max_partition_rows,
+        poll_timeout=seconds(poll_timeout),
+        offset_retries=offset_retries,
+        offset_retry_delay=seconds(offset_retry_delay),
+        ca=ca,
+        options=plain,
     )
+    made._reading.check()
+    return made
 
 
 def _position(starting: str | Mapping[str, Any]) -> str:

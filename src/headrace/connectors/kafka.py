@@ -81,6 +81,7 @@ class Kafka(Connector):
 
     kind: ClassVar[str] = "kafka"
     is_broker: ClassVar[bool] = True
+    has_one_writer: ClassVar[bool] = False
     is_replayable: ClassVar[bool] = True
     jars: ClassVar[str] = "kafka"
 
@@ -144,13 +145,19 @@ class Kafka(Connector):
             ) from exc
 
     def lacks_as_source(self) -> str | None:
-        return f'subscribe = "{self.topic or "TOPIC"}", or pattern or assign'
+        named = self.topic or "TOPIC"
+        return f'subscribe = "{named}", or pattern or assign; topic is where a sink writes to'
+
+    def identity(self) -> str | None:
+        return f"kafka://{self.servers}/{self.topic}" if self.topic else None
 
     def feeds(self, source: Connector) -> bool:
-        """Two queries may write to one topic; only a loop does harm."""
-        if not isinstance(source, Kafka) or source.servers != self.servers:
+        if not isinstance(source, Kafka) or source.servers != self.servers or self.topic is None:
             return False
-        return self.topic is not None and source.covers(self.topic)
+        try:
+            return source.covers(self.topic)
+        except ConnectorError:  # a pattern that only Java can read: Spark takes it
+            return False
 
     def read(
         self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None

@@ -113,22 +113,24 @@ class Broker:
             return f"{len(self.topics())} topics; rows say which"
         (partitions,) = self.wanted().values()
         topic = self._connector.topic
-        self.require(topic, *wanted)
+        self.require([topic], *wanted)
         done = " and ".join(_DONE[one] for one in wanted)
         return f"{topic}: {counted(len(partitions))}, may be {done}"
 
-    def require(self, topic: str, *wanted: str) -> None:
-        """Raises if this login may not do all of it with the topic."""
-        allowed = self._described(topic, include_authorized_operations=True).authorized_operations
-        may = {one.name for one in allowed or ()}
-        missing = [one for one in wanted if one not in may]
-        if allowed is not None and "ALL" not in may and missing:
-            raise explained(
-                self.servers,
-                confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED,
-                f"it may {', '.join(sorted(may)).lower()} {topic}, not {missing[0].lower()} it",
-                self._connector,
-            )
+    def require(self, topics: Sequence[str], *wanted: str) -> None:
+        """Raises if this login may not do all of it with each of them."""
+        told = self._described(topics, include_authorized_operations=True)
+        for topic, found in told.items():
+            allowed = found.authorized_operations
+            may = {one.name for one in allowed or ()}
+            missing = [one for one in wanted if one not in may]
+            if allowed is not None and "ALL" not in may and missing:
+                raise explained(
+                    self.servers,
+                    confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                    f"it may {', '.join(sorted(may)).lower()} {topic}, not {missing[0].lower()} it",
+                    self._connector,
+                )
 
     def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], Ends]:
         """By topic and partition."""
@@ -204,10 +206,12 @@ class Broker:
         }
         return begun(confluent().Consumer, self._connector, settings)
 
-    def _described(self, topic: str, **more: bool) -> Any:
-        wanted = confluent().TopicCollection([topic])
+    def _described(self, topics: Sequence[str], **more: bool) -> dict[str, Any]:
+        if not topics:
+            return {}
+        wanted = confluent().TopicCollection(list(topics))
         ask = partial(self._admin().describe_topics, wanted, request_timeout=self._within_s, **more)
-        return self._asked(lambda: ask()[topic].result())
+        return dict(self._asked(lambda: {name: one.result() for name, one in ask().items()}))
 
     def _admin(self) -> Any:
         """Kept: one that nobody holds takes its answers with it."""
@@ -295,8 +299,7 @@ def reached(connector: Kafka, wanted: Sequence[str] = (WRITE,)) -> str:
         there = next((at for at, one in ends.items() if one.records), None)
         if there is not None:
             broker.moment(*there, ends[there].low)  # one record is really read
-        for topic in found.keys() - {topic for (topic, _), one in ends.items() if one.records}:
-            broker.require(topic, READ)  # of an empty one there is nothing to read
+        broker.require([topic for topic in found if not there or topic != there[0]], READ)
     records = sum(one.records for one in ends.values())
     names = ", ".join(found) or f"no topic matches {connector.pattern}"
     return f"{names}: {counted(len(ends))}, {records:,} records"

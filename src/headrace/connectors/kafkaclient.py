@@ -72,19 +72,34 @@ _FIELDS = {
     "kafka.bootstrap.servers": "servers", "bootstrap.servers": "servers",
     **{option.lower(): field for field, option in kafkareading.OPTIONS.items()},
 }  # fmt: skip
-_PLAIN = "failondataloss"  # the one option of Spark's that is no field: true is what it is
+# Options of Spark's that are no fields: the first is what it is anyway, the others are any sink's.
+_PLAIN = {
+    name.lower(): name
+    for name in (
+        "failOnDataLoss",
+        "asyncProgressTrackingEnabled",
+        "asyncProgressTrackingCheckpointIntervalMs",
+    )
+}
 _SECRET = re.compile(r"password|jaas|secret|keystore\.key|truststore\.certificates")
 
 
-def refuse(options: Mapping[str, str], *, is_source: bool, is_sink: bool) -> None:
+def refuse(
+    options: Mapping[str, str],
+    *,
+    is_source: bool,
+    is_sink: bool,
+    fields: Mapping[str, str] | None = None,
+) -> None:
     """Settings of the client that break a query, each with the reason and what to use instead.
-    Spark takes its options in any case."""
+    Spark takes its options in any case. `fields` are those that a connector calls otherwise."""
+    named = {option: (fields or {}).get(field, field) for option, field in _FIELDS.items()}
     breaking = (_READING if is_source else {}) | (_WRITING if is_sink else {})
     for name, value in options.items():
         low = name.lower()
         bare = low.removeprefix("kafka.")
-        if low in _FIELDS:
-            raise _refused(name, "there is a field for it", f"{_FIELDS[low]}=…")
+        if low in named:
+            raise _refused(name, "there is a field for it", f"{named[low]}=…")
         if bare == "failondataloss" and value.lower() == "false":
             raise _refused(
                 name,
@@ -100,15 +115,23 @@ def refuse(options: Mapping[str, str], *, is_source: bool, is_sink: bool) -> Non
                 "it is a secret, and would stand in every copy of the definition",
                 f'"{name}" = "${{env:NAME}}" or "${{file:PATH}}"',
             )
-        if not low.startswith("kafka.") and low != _PLAIN:
-            meant = near(low, _FIELDS)
+        if not low.startswith("kafka.") and low not in _PLAIN:
             raise ConnectorError(
                 f"options has {name!r}, which nobody would take.",
                 why="Settings of Kafka's client begin with kafka., and what Spark's connector can "
                 "be told has fields.",
-                fix=f"Did you mean {_FIELDS[meant]}=…?" if meant else f'Write "kafka.{name}".',
+                fix=_meant(name, named),
                 slug="kafka-option",
             )
+
+
+def _meant(name: str, named: Mapping[str, str]) -> str:
+    meant = near(name, [*named, *_PLAIN])
+    if meant is None:
+        return f'Write "kafka.{name}".' if "." in name else "Remove it."
+    return (
+        f"Did you mean {_PLAIN[meant]}?" if meant in _PLAIN else f"Did you mean {named[meant]}=…?"
+    )
 
 
 def _refused(name: str, why: str, instead: str) -> ConnectorError:

@@ -36,7 +36,7 @@ class Following(Broker):
 
     def identity(self, topic: str) -> str:
         """One made anew under the same name is another one."""
-        id_ = self._described(topic).topic_id
+        id_ = self._described([topic])[topic].topic_id
         bits = (id_.get_most_significant_bits(), id_.get_least_significant_bits())
         return f"{topic} {bits[0]:x}-{bits[1]:x}"  # an old broker gives none
 

@@ -45,7 +45,7 @@ def connector_problems(
         )
     found += [
         DefinitionError(
-            f"{node.name!r} reads {name} and writes to the same place.",
+            f"{node.name!r} reads {name} and writes to the same place, {node.sink.identity()}.",
             why="It would read its own rows for ever.",
             where=node.place,
             fix="Give the sink a folder or topic of its own, or let the source leave that out.",

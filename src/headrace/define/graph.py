@@ -8,7 +8,8 @@ returns is not known here: SQL text may bring more inputs, which `driver/build` 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +92,7 @@ def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Gr
         problems += [problem for _, problem in found]
         unsound |= dict(found)
     problems += _unknown_query_settings(nodes, pipeline, settings)
-    problems += _shared(queries, pipeline, settings)
+    problems += _shared(queries, {*itertools.chain(*inputs.values())}, pipeline, settings)
     for path in find_cycles(inputs):
         problems.append(cycle(path, nodes))
         unsound |= dict.fromkeys(path, problems[-1])
@@ -297,8 +298,10 @@ def _unknown_query_settings(
     return found
 
 
-def _shared(queries: Sequence[GraphNode], pipeline: str, settings: Settings) -> list[Error]:
-    """Checkpoints and sinks that would have two writers."""
+def _shared(
+    queries: Sequence[GraphNode], inputs: Collection[str], pipeline: str, settings: Settings
+) -> list[Error]:
+    """Checkpoints and sinks that would have two writers. `inputs` are names that others take."""
     found: list[Error] = []
     checkpoints: dict[str, str] = {}
     for name, table in settings.raw.get("pipelines", {}).items():
@@ -323,22 +326,31 @@ def _shared(queries: Sequence[GraphNode], pipeline: str, settings: Settings) -> 
                 )
             )
         checkpoints.setdefault(query.checkpoint, label)
-        identity = query.sink.identity()
-        if identity and identity in sinks:
-            first = sinks[identity]
-            found.append(
-                DefinitionError(
-                    f"{first.name!r} and {query.name!r} both write to {identity}.",
-                    why="The folder's log takes a batch number once: the second query's rows with "
-                    "the same number would be left out without a word.",
-                    where=f"{first.place} and {query.place}",
-                    fix="Give each its own folder, or make one query of both with a union.",
-                    slug="sink-shared",
-                )
-            )
-        elif identity:
-            sinks[identity] = query
+        if (identity := query.sink.identity()) is not None:
+            first = sinks.setdefault(identity, query)
+            if first is not query and (refused := _sink_shared(first, query, inputs)):
+                found.append(refused)
     return found
+
+
+def _sink_shared(
+    first: GraphNode, second: GraphNode, inputs: Collection[str]
+) -> DefinitionError | None:
+    """Of two queries with one sink. `inputs` are names that are read, also of streams."""
+    if first.sink.has_one_writer:
+        why = "The folder's log takes a batch number once: the second query's rows with the same "
+        why += "number would be left out without a word."
+    elif read := next((one.name for one in (first, second) if one.name in inputs), None):
+        why = f"Who takes {read!r} reads that back, and would get the other one's rows, too."
+    else:
+        return None
+    return DefinitionError(
+        f"{first.name!r} and {second.name!r} both write to {first.sink.identity()}.",
+        why=why,
+        where=f"{first.place} and {second.place}",
+        fix="Give each its own place, or make one query of both with a union.",
+        slug="sink-shared",
+    )
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -375,7 +387,6 @@ def _not_a_source(name: str, connector: Connector, where: str) -> DefinitionErro
     if lacks := connector.lacks_as_source():
         return DefinitionError(
             f"{name!r} does not say what it reads.",
-            why=f"A source of kind {connector.kind} names it; topic is where a sink writes to.",
             where=where,
             fix=f"Write {lacks}.",
             slug="not-a-source",

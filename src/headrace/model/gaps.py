@@ -39,4 +39,4 @@ class Gap(Jsonable):
         """Whether a query that stands there, or nowhere in this partition, has passed it."""
         if self.low is None or self.first > self.high:  # no place in what is gone is before it
             return position != self.first
-        return position is None or position >= self.low
+        return position is None or position >= self.low or position < self.first  # made anew

@@ -42,7 +42,7 @@ def refuse_missing(found: Sequence[Gap]) -> None:
         raise SetupError(
             f"There is no topic {', '.join(missing)} to go on with.",
             why="The source reads it by name; without it every start fails.",
-            fix="Create it and ask again, or take it out of subscribe and deploy: headrace up.",
+            fix="Create it and ask again, or take it out of the source and deploy: headrace up.",
             slug="topic-missing",
         )
 

@@ -21,10 +21,12 @@ def has_any(definition: Definition) -> bool:
 def read_by(definition: Definition, query: Query, *, raises: bool = False) -> Iterator[Kafka]:
     """Sources, and sinks that others of the pipeline may read back: what the query reads comes
     first. Another cluster may have a topic of the same name, so the first one that covers a topic
-    is the one. One that cannot be made here, for a secret that is not there, is left out."""
+    is the one. One that cannot be made here, for a secret that is not there, is left out; with
+    `raises` that is told, if the query reads it."""
     inputs = _inputs(definition, query)
     for node in sorted(definition.nodes, key=lambda one: one.name not in inputs):
-        found = _made(node.connector, node.name, is_source=True, raises=raises)
+        is_wanted = raises and node.name in inputs
+        found = _made(node.connector, node.name, is_source=True, raises=is_wanted)
         if found is not None:
             yield found
 

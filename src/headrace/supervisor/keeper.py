@@ -16,7 +16,7 @@ from headrace.model import health
 from headrace.model.outcomes import PastRun
 from headrace.model.runs import Desired, Process, RunSpec, pipeline_of
 from headrace.state import folders
-from headrace.supervisor import conclusions, process
+from headrace.supervisor import conclusions, process, restarts
 from headrace.supervisor.live import House, Live
 from headrace.supervisor.situation import (
     Cut,
@@ -189,9 +189,8 @@ class Keeper:
             return
         spec = folders.new_spec(self.desired, self.house.project, places, self.house.wall())
         spec = replace(spec, attempt=decision.attempt, restarts=decision.restarts)
-        gaps = self.desired.accepted_gaps
-        if gaps is not None and (decision.restarts == 0 or not positions.are_behind(gaps)):
-            spec = replace(spec, accepted_gaps=gaps)
+        gaps = restarts.gaps_left(self.desired, self.past, positions.are_behind)
+        spec = replace(spec, accepted_gaps=gaps)
         try:
             folders.write_spec(places, spec)
             started = process.spawn_driver(spec, places, self.house.driver_command)

@@ -8,7 +8,8 @@ Invariant: no error text is read here. Kinds and fingerprints come from `failure
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from headrace.model import health
 from headrace.model.limits import RestartLimits
@@ -16,6 +17,8 @@ from headrace.model.outcomes import PastRun, attempts_in_a_row, stalls_without_c
 from headrace.model.runs import Desired, Ending
 from headrace.model.runview import RunView
 from headrace.supervisor.situation import GiveUp, Hold, Launch, Wait
+
+Gaps = tuple[Mapping[str, Any], ...]  # model.gaps, as JSON
 
 
 def after(
@@ -45,6 +48,17 @@ def delay_s(last: PastRun, limits: RestartLimits) -> float:
     delay = min(limits.delay_s_max, limits.delay_s_min * 2.0**doublings)
     spread = int.from_bytes(hashlib.sha256(last.spec.run.encode()).digest()[:4], "big") / 2**32
     return delay * (1 + limits.jitter * (2 * spread - 1))
+
+
+def gaps_left(
+    desired: Desired, past: Sequence[PastRun], are_behind: Callable[[Gaps], bool]
+) -> Gaps | None:
+    """What a person agreed to leave out and the next run still has to; None: nothing, it is strict.
+    Where nothing was shown to them, a run that left out whatever it met has only to have worked."""
+    gaps = desired.accepted_gaps
+    mine = [run for run in past if run.spec.generation == desired.generation]
+    is_used = any(run.spec.accepts_gap and run.has_worked for run in mine)
+    return None if gaps is None or (is_used and are_behind(gaps)) else gaps
 
 
 def patience(desired: Desired, past: Sequence[PastRun], view: RunView) -> float:

@@ -44,7 +44,7 @@ ENTRIES = (
         why="They were deleted by retention, or the topic was deleted.",
         fix="`headrace why NAME` says how many are gone. Look whether they can be had elsewhere, "
         "and raise the topic's retention. To go on without them: `headrace start NAME "
-        "--accept-gap`.",
+        "--accept-gap`; a script by its source's own option failOnDataLoss.",
     ),
     Entry(
         23,
