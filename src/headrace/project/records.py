@@ -27,9 +27,8 @@ from headrace.store import events as recorded
 POLL_S = 0.25
 LINES_MAX = 5_000  # of a run's end, to find its newest progress in
 _QUIET = {Kind.PROGRESSED, Kind.IDLED, Kind.SAMPLED, Kind.THINNED}
-_TWIN = {
-    Kind.EXITED: "run_ended"
-}  # a drain is told by both: who wants it, and how long it may take
+# What both tell: the driver's is taken. Of a drain only one knows who wants it, so both are shown.
+_TWIN = {Kind.EXITED: "run_ended"}
 _QUIET_MARKS = tuple(f'"event":"{kind.value}"' for kind in _QUIET)
 
 
