@@ -17,7 +17,13 @@ from typing import Any
 
 from headrace import shapes
 from headrace.errors import ConfigError
-from headrace.model.limits import DrainLimits, QuerySettings, RestartLimits, WatchdogLimits
+from headrace.model.limits import (
+    DrainLimits,
+    HealthLimits,
+    QuerySettings,
+    RestartLimits,
+    WatchdogLimits,
+)
 from headrace.model.web import WebSettings
 from headrace.words import near
 
@@ -54,6 +60,7 @@ class Settings:
     restart: RestartLimits = field(default_factory=RestartLimits)
     watchdog: WatchdogLimits = field(default_factory=WatchdogLimits)
     drain: DrainLimits = field(default_factory=DrainLimits)
+    health: HealthLimits = field(default_factory=HealthLimits)
     web: WebSettings = field(default_factory=WebSettings)
     mirror: str | None = None  # the consumer group of a query, with {pipeline} and {query} in it
     fresh_within: float | None = None
@@ -179,6 +186,7 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         restart=RestartLimits(**asdict(checked.restart)),
         watchdog=WatchdogLimits(**asdict(checked.watchdog)),
         drain=DrainLimits(**asdict(checked.drain)),
+        health=HealthLimits(**asdict(checked.health)),
         web=_web(project, checked.web),
         mirror=_mirror(checked.lag.mirror, text),
         fresh_within=checked.fresh_within,

@@ -12,7 +12,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from headrace.errors import ConfigError, Error, Problems
-from headrace.model.limits import DrainLimits, QuerySettings, RestartLimits, WatchdogLimits
+from headrace.model.limits import (
+    DrainLimits,
+    HealthLimits,
+    QuerySettings,
+    RestartLimits,
+    WatchdogLimits,
+)
 from headrace.model.web import WebSettings
 from headrace.words import near, parse_duration
 
@@ -166,6 +172,11 @@ class _Drain(DrainLimits):
 
 
 @dataclass(frozen=True)
+class _Health(HealthLimits):
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
 class _Web(WebSettings):
     __pydantic_config__ = _STRICT
 
@@ -196,6 +207,7 @@ class _Pipeline:
     restart: _Restart = field(default_factory=_Restart)
     watchdog: _Watchdog = field(default_factory=_Watchdog)
     drain: _Drain = field(default_factory=_Drain)
+    health: _Health = field(default_factory=_Health)
     fresh_within: float | None = None
     queries: dict[str, _Query] = field(default_factory=dict)
 

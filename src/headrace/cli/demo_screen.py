@@ -17,7 +17,7 @@ from headrace.demo.latency import Latency
 from headrace.demo.media import Medium
 from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.jsonfile import write_json
-from headrace.model.status import PipelineStatus, State
+from headrace.model.status import WORKING, PipelineStatus, State
 from headrace.project import definitions as deployed
 from headrace.project import reading, runs
 from headrace.project.workspace import Workspace
@@ -28,7 +28,6 @@ DRAW_S = 1.0
 LINE_S = 10.0
 LOOK_S = 1.0
 DEEP_LOOK_S = 5.0  # files and tables: they need not be newer than that
-_RUNNING = (State.RUNNING, State.CATCHING_UP)
 _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
@@ -96,7 +95,7 @@ class Watcher:
         for growing in (self._history, self._reasons):
             growing.update()
         behind = self._medium.behind(self._pace.rate)
-        is_running = self.state in _RUNNING
+        is_running = self.state in WORKING
         before, self._pace = self._pace, tally.paced(self._pace, behind, now, is_running=is_running)
         if self._pace.rate != before.rate:
             write_json(demo.control, {"rate": self._pace.rate})

@@ -14,7 +14,7 @@ from headrace.cli.foreground import supervised
 from headrace.errors import ControlError
 from headrace.model.requests import What
 from headrace.model.runs import Process
-from headrace.model.status import PipelineStatus, State
+from headrace.model.status import WORKING, PipelineStatus, State
 from headrace.processes import is_alive
 from headrace.project import asking, endings, reading, runs
 from headrace.project import definitions as deployed
@@ -24,7 +24,7 @@ from headrace.supervisor import process
 
 POLL_S = 0.2
 PAGE_S = 5.0  # the pipelines have started by now, and the page with them
-_STARTED = (State.RUNNING, State.CATCHING_UP, State.FINISHED)
+_STARTED = (*WORKING, State.FINISHED)
 _FAILED = (State.NEEDS_ATTENTION, State.WAITING, State.STOPPED)
 
 

@@ -9,6 +9,7 @@ import click
 
 from headrace.cli.errors import in_words
 from headrace.errors import Error
+from headrace.model.findings import Finding
 from headrace.model.health import clock
 from headrace.project import endings
 from headrace.project.why import Answer, fresh_words
@@ -29,6 +30,15 @@ def gone(work: Workspace, answer: Answer) -> list[str]:
         return [f"how many cannot be said now: {exc.what}"]
 
 
+def print_finding(found: Finding) -> None:
+    colour = "red" if found.is_problem else "yellow"
+    what = f"{found.query}: {found.what}" if found.query else found.what
+    click.echo(click.style(f"{found.severity}: ", bold=True, fg=colour) + what)
+    for label, text in (("cause", found.cause), ("where", found.where), ("fix", found.fix)):
+        if text:
+            click.echo(click.style(f"  {label}: ", bold=True) + text)
+
+
 def print_words(answer: Answer, gone: Sequence[str] = ()) -> None:
     status, failure = answer.status, answer.failure
     click.echo(click.style(status.name, bold=True) + f" is {status.state}: {status.why}")
@@ -41,6 +51,8 @@ def print_words(answer: Answer, gone: Sequence[str] = ()) -> None:
         if query.broken_promise:
             broken = f"{query.name}: {query.broken_promise}"
             click.echo(click.style("broken promise: ", bold=True, fg="red") + broken)
+    for found in (one for query in status.queries for one in query.findings):
+        print_finding(found)
     click.echo(click.style("next: ", bold=True) + answer.next)
     if failure is None:
         click.echo("No run of it has failed.")

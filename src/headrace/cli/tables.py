@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.errors import in_words
+from headrace.model.findings import Finding
 from headrace.model.health import clock, span
 from headrace.model.lag import QueryLag
 from headrace.model.pipeline import Definition, Query
@@ -29,6 +30,7 @@ FRESH = "fresh p50 / p99"
 _COLOURS = {
     State.STARTING: "cyan",
     State.RUNNING: "green",
+    State.DEGRADED: "bold yellow",
     State.CATCHING_UP: "yellow",
     State.STALLED: "bold red",
     State.WAITING: "yellow",
@@ -88,6 +90,7 @@ def overview(seen: Overview) -> RenderableType:
             )
         if status.queries:
             parts.append(_query_table(status.queries))
+        parts += [finding_line(one) for query in status.queries for one in query.findings]
     told = [one.words(time.time()) for one in seen.exports]
     parts += [Text(words, style="yellow") for words in told if words]
     parts += [Text(hint, style="dim") for hint in seen.hints]
@@ -113,6 +116,12 @@ def _pipeline_line(status: PipelineStatus) -> Text:
     facts.append(f"{cost:g} CPU s per million rows" if cost is not None else "")
     line.append("  " + ", ".join(fact for fact in facts if fact), style="dim")
     return line
+
+
+def finding_line(found: Finding) -> Text:
+    style = "bold red" if found.is_problem else "yellow"
+    line = Text("  ").append(f"{found.severity}: ", style=style)
+    return line.append(f"{found.query}: {found.what}" if found.query else found.what)
 
 
 def _query_table(queries: Sequence[QueryStatus]) -> Table:

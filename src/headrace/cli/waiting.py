@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from headrace.errors import Error
-from headrace.model.status import PipelineStatus, QueryStatus, State
+from headrace.model.status import WORKING, PipelineStatus, QueryStatus, State
 from headrace.project import reading
 from headrace.project.workspace import Workspace, known_query
 
@@ -35,7 +35,7 @@ def _is_running(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> bool:
     """The pipeline as a whole, or the one query that was named."""
     is_whole = queries == seen.queries
     states = [seen.state] if is_whole else [item.state for item in queries]
-    return bool(states) and all(s in (State.RUNNING, State.CATCHING_UP) for s in states)
+    return bool(states) and all(state in WORKING for state in states)
 
 
 def _is_caught_up(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> bool:
@@ -43,7 +43,9 @@ def _is_caught_up(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> boo
     if seen.state == State.FINISHED:
         return True
     return bool(queries) and all(
-        item.state == State.RUNNING and item.data_available is False and not item.lag_rows
+        item.state in (State.RUNNING, State.DEGRADED)
+        and item.data_available is False
+        and not item.lag_rows
         for item in queries
     )
 

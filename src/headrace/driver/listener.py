@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import references
+from headrace.driver import facts
 from headrace.driver.events import EventsFile
 from headrace.failures.redact import redact
 from headrace.model.events import Kind
@@ -61,7 +62,8 @@ class _Listener:
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = json.loads(event.progress().json())
         name = progress.get("name") or progress["id"]
-        data = {"progress": progress, "fresh": self._on_progress(name, progress)}
+        fresh = self._on_progress(name, progress)
+        data = {"progress": progress, "fresh": fresh, **facts.of_batch(progress)}
         self._events.tell(Kind.PROGRESSED, name, data)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802

@@ -11,13 +11,14 @@ from typing import Any
 from headrace.model import health
 from headrace.model.health import span
 from headrace.model.runs import Ending, Exit
-from headrace.model.status import PipelineStatus, State
+from headrace.model.status import WORKING, PipelineStatus, State
 
 # The worst first; the colour of each is the page's to choose by these levels.
 SEVERITY: Mapping[str, int] = {
     State.NEEDS_ATTENTION: 5,
     State.STALLED: 4,
     State.WAITING: 3,
+    State.DEGRADED: 3,
     State.CATCHING_UP: 2,
     State.STARTING: 1,
     State.STOPPING: 1,
@@ -37,7 +38,7 @@ def severity(status: PipelineStatus) -> int:
 
 def pace(status: PipelineStatus) -> str:
     """Whether it keeps up, in words."""
-    if status.state not in (State.RUNNING, State.CATCHING_UP):
+    if status.state not in WORKING:
         return ""
     broken = [f"{q.name}: {q.broken_promise}" for q in status.queries if q.broken_promise]
     behind = [q for q in status.queries if q.state == State.CATCHING_UP]

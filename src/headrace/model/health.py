@@ -6,9 +6,11 @@ Invariant: the words after a state never repeat it: "orders is waiting: starts a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from headrace.model.findings import Finding, problems
 from headrace.model.limits import RestartLimits, WatchdogLimits
 from headrace.model.runs import Desired, Ending, Exit, Wanted
 from headrace.model.runview import QueryView, RunView
@@ -56,6 +58,7 @@ class Subject:
     because: str | None = None  # why it has to start again
     aside: str | None = None  # why this supervisor leaves it as it is
     last: Exit | None = None
+    findings: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)  # by query
 
 
 def stalls(
@@ -132,6 +135,9 @@ def _judge_live(view: RunView, subject: Subject, now: float) -> tuple[State, str
         return State.STALLED, "; ".join(silent)
     if not view.is_under_way:
         return State.STARTING, _starting(view)
+    degraded = [f"{name}: {why}" for name, state, why in judged if state is State.DEGRADED]
+    if degraded:
+        return State.DEGRADED, "; ".join(degraded)
     behind = [f"{name} {why}" for name, state, why in judged if state is State.CATCHING_UP]
     broken = [
         f"{query.name}: {words}"
@@ -168,6 +174,8 @@ def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
         return State.STALLED, f"its source has not answered for {span(asked_s)}"
     if not query.is_under_way:
         return State.STARTING, "first batch"
+    if found := problems(subject.findings.get(query.name, ())):
+        return State.DEGRADED, "; ".join(finding.what for finding in found)
     if query.lag_rows is not None and query.lag_rows > max(query.last_rows_in, 1):
         return State.CATCHING_UP, f"{query.lag_rows:,} rows behind{_to_go(query)}"
     if query.behind_streak >= BEHIND_BATCHES:
@@ -285,6 +293,7 @@ def query_statuses(subject: Subject, now: float) -> tuple[QueryStatus, ...]:
                 data_available=query.data_available,
                 trigger_active=query.trigger_active,
                 last_progress_at=query.last_progress_at,
+                findings=subject.findings.get(query.name, ()),
             )
         )
     return tuple(found)
@@ -328,6 +337,12 @@ def span(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.1f} s"
+
+
+def moment(at: float, now: float) -> str:
+    """A recent time as people say it: 18:54, or with its date if that was not within a day."""
+    near = abs(now - at) < 86_400
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M" if near else "%Y-%m-%d %H:%M")
 
 
 def clock(at: float | str | None) -> str:

@@ -31,6 +31,18 @@ class DrainLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthLimits:
+    """When silent trouble is reported: `window_s` is what counts as now, the rest as too long."""
+
+    window_s: float = 60.0
+    rows_min: int = 50  # fewer rows prove nothing
+    future_s: float = 600.0  # event times this far ahead of the clock
+    held_s: float = 300.0  # a watermark that waits this long for one idle input
+    behind_s: float = 120.0  # more arrives than is processed
+    state_s: float = 3600.0  # state that only grows
+
+
+@dataclass(frozen=True, slots=True)
 class QuerySettings:
     every: float | None = None  # seconds; wins over the definition's trigger
     checkpoint: str | None = None

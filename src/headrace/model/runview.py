@@ -13,9 +13,10 @@ from typing import Any
 
 from headrace.model import freshness
 from headrace.model.events import Event, Kind
+from headrace.model.series import EMPTY, Series, numbers
 
 BATCHES_REMEMBERED = 64
-AFTER_MAX = 50
+TEXTS_MAX = 50
 QUERIES_MAX = 200  # names of queries come from a file: it may hold anything
 
 
@@ -55,6 +56,9 @@ class QueryView:
     fresh: freshness.Window = freshness.NOTHING
     newest_at: float | None = None  # when the newest record that is answered came
     late_rows: int = 0
+    series: Series = EMPTY  # counts over time, those of former runs before them
+    sources: tuple[str, ...] = ()  # as Spark describes them
+    operators: tuple[str, ...] = ()  # that keep state
     error_class: str | None = None
     error: str | None = None
     terminated_at: float | None = None
@@ -98,6 +102,7 @@ class RunView:
     draining_at: float | None = None
     drain_reason: str | None = None
     skipped_lines: int = 0
+    past: Mapping[str, Series] = field(default_factory=dict)  # of former runs, by query
     exited: Mapping[str, Any] | None = None
 
     @property
@@ -134,7 +139,7 @@ def fold(view: RunView, event: Event, heard_at: float) -> RunView:
         )
     if event.kind is Kind.DEFINED:
         names = event.data.get("queries")
-        known = {n: QueryView(n) for n in _items(names)[:QUERIES_MAX] if isinstance(n, str)}
+        known = {n: _new(view, n) for n in _items(names)[:QUERIES_MAX] if isinstance(n, str)}
         return replace(view, queries={**known, **view.queries}, is_defined=True)
     if event.kind is Kind.SAMPLED:
         return _fold_sample(view, event, heard_at)
@@ -162,9 +167,13 @@ def _fold_query(view: RunView, event: Event, heard_at: float) -> RunView:
         event.query not in view.queries and len(view.queries) >= QUERIES_MAX
     ):
         return view
-    query = view.queries.get(event.query) or QueryView(event.query)
+    query = view.queries.get(event.query) or _new(view, event.query)
     query = _OF_A_QUERY[event.kind](query, event, heard_at)
     return replace(view, queries={**view.queries, query.name: query})
+
+
+def _new(view: RunView, name: str) -> QueryView:
+    return QueryView(name, series=view.past.get(name, EMPTY))
 
 
 def _started(query: QueryView, event: Event, heard_at: float) -> QueryView:
@@ -178,7 +187,7 @@ def _started(query: QueryView, event: Event, heard_at: float) -> QueryView:
         place=_text(data.get("place")),
         checkpoint=_text(data.get("checkpoint")),
         batch_length_s=_number(data.get("batch_length_s")),
-        after=tuple(n for n in _items(data.get("after"))[:AFTER_MAX] if isinstance(n, str)),
+        after=_texts(data.get("after")),
         fresh_within_s=_number(data.get("fresh_within_s")),
         asking_since=None,
         advanced_at=heard_at,
@@ -218,6 +227,11 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
         fresh=query.fresh if fresh is None else query.fresh.plus(fresh),
         newest_at=query.newest_at if fresh is None else event.at - fresh.newest_ms / 1000,
         late_rows=query.late_rows + _late(progress.get("stateOperators")),
+        series=query.series.plus(
+            event.at, numbers(event.data.get("counts")), numbers(event.data.get("gauges"))
+        ),
+        sources=_texts(event.data.get("sources")),
+        operators=_texts(event.data.get("operators")),
     )
 
 
@@ -363,6 +377,10 @@ def _number(value: Any) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
         return float(value)
     return None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(one[:2000] for one in _items(value)[:TEXTS_MAX] if isinstance(one, str))
 
 
 def _text(value: Any) -> str | None:

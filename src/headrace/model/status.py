@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Self
 
+from headrace.model.findings import Finding
 from headrace.model.runs import Jsonable
 
 
 class State(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
+    DEGRADED = "degraded"  # it runs, and its answer is wrong, missing or late
     CATCHING_UP = "catching-up"
     STALLED = "stalled"
     WAITING = "waiting"  # backing off before the next start
@@ -18,6 +22,9 @@ class State(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     FINISHED = "finished"
+
+
+WORKING = (State.RUNNING, State.DEGRADED, State.CATCHING_UP)  # it is up and commits batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,12 @@ class QueryStatus(Jsonable):
     data_available: bool | None = None
     trigger_active: bool | None = None
     last_progress_at: float | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        found = tuple(Finding.from_json(one) for one in body.get("findings", ()))
+        return super(QueryStatus, cls).from_json({**body, "findings": found})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 from headrace.define import versions
 from headrace.errors import Error
 from headrace.model import health
+from headrace.model.conditions import table
 from headrace.model.events import Event
 from headrace.model.exports import Export
 from headrace.model.lag import QueryLag
@@ -155,8 +156,13 @@ def _from_files(work: Workspace, wanted: Desired, *, is_kept: bool) -> PipelineS
     is_live = run is not None and runs.is_live(run)
     view = _view(work, run.name) if run is not None and is_live else None
     last = runs.last_ended(work.places, wanted.pipeline)
+    limits = work.settings.for_pipeline(wanted.pipeline).health
     subject = health.Subject(
-        wanted, view, attention=_attention(work, wanted), last=last.exit if last else None
+        wanted,
+        view,
+        attention=_attention(work, wanted),
+        last=last.exit if last else None,
+        findings=table.by_query(view, limits) if view else {},
     )
     now = time.time()
     state, why = health.judge(subject, now)

@@ -90,6 +90,8 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
         when = f"in {span(max(0.0, at - now))} (at {clock(at)})" if at else "soon"
         return f"Headrace starts it again {when}; nothing needs to be done."
     begin = "start" if is_watched else "up"
+    if status.state == State.DEGRADED:
+        return "It goes on as it is: nothing failed, so Headrace restarts nothing. See the fix."
     if status.state == State.RUNNING and any(query.broken_promise for query in status.queries):
         return "Headrace goes on watching it; a broken promise alone restarts nothing."
     return {

@@ -12,6 +12,7 @@ import logging
 import math
 import secrets
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from headrace.model.runs import (
     parse_run_name,
     run_name,
 )
+from headrace.model.series import Series
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +159,18 @@ def write_outcome(places: Places, past: PastRun, noticed_at: float) -> None:
         "committed": dict(past.committed),
     }
     write_json(places.run(past.spec.run) / "outcome.json", body)
+
+
+def series_of(places: Places, run: str) -> dict[str, Series]:
+    """`series.json`: the counts of its queries, for the next run to compare itself with."""
+    body = _read(places.run(run) / "series.json") or {}
+    return {name: Series.from_json(found) for name, found in body.items()}
+
+
+def write_series(places: Places, run: str, series: Mapping[str, Series]) -> None:
+    write_json(
+        places.run(run) / "series.json", {name: one.to_json() for name, one in series.items()}
+    )
 
 
 def prune(places: Places, kept: set[str], runs: list[RunSpec]) -> list[str]:

@@ -6,13 +6,16 @@ what a process that is gone may have meant.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 
 from headrace.failures.fingerprint import normalised
 from headrace.model.outcomes import PastRun
+from headrace.model.places import Places
 from headrace.model.runs import Ending, Exit, Orders, RunSpec
 from headrace.model.runview import RunView
+from headrace.state import folders
 from headrace.supervisor import process
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -27,6 +30,13 @@ def concluded(spec: RunSpec, exit_: Exit, view: RunView, ended_at: float) -> Pas
         has_worked=view.has_worked,
         committed={name: query.batches for name, query in view.queries.items()},
     )
+
+
+def keep_series(places: Places, run: str, view: RunView) -> None:
+    """What the next run compares itself with. Lost, it only has less of a past."""
+    series = {name: query.series for name, query in view.queries.items()}
+    with contextlib.suppress(OSError):
+        folders.write_series(places, run, {**view.past, **series})
 
 
 def ended_without_a_word(

@@ -45,12 +45,16 @@ class Live:
     `is_over`: its process is gone. `was_found_over`: it was so when this supervisor started.
     """
 
-    def __init__(self, house: House, spec: RunSpec, process: Process, now: float) -> None:
+    def __init__(
+        self, house: House, spec: RunSpec, process: Process, now: float, before: str | None = None
+    ) -> None:
+        """`before` is the run before it: its counts are this one's past."""
         self.house = house
         self.spec = spec
         self.process = process
         self.known_since = now
-        self.watch = Watch(house.places.events(spec.run))
+        past = folders.series_of(house.places, before) if before else {}
+        self.watch = Watch(house.places.events(spec.run), past)
         self.orders = Orders()
         self.exit_seen_at: float | None = None
         self.is_over = False
@@ -58,9 +62,16 @@ class Live:
         self._is_signalled = True
 
     @classmethod
-    def adopted(cls, house: House, spec: RunSpec, process: Process | None, now: float) -> Live:
+    def adopted(
+        cls,
+        house: House,
+        spec: RunSpec,
+        process: Process | None,
+        now: float,
+        before: str | None = None,
+    ) -> Live:
         """Of a former supervisor; without a process only its last lines are left to read."""
-        found = cls(house, spec, process or NOBODY, now)
+        found = cls(house, spec, process or NOBODY, now, before)
         found.orders = folders.orders_of(house.places, spec.run, now)
         found.is_over = found.was_found_over = process is None
         # It may have been killed after it wrote the order down and before it sent the signal.

@@ -297,4 +297,4 @@ def _read_limits(places: Places, project: Path, wanted: Desired) -> Limits:
     except Error as exc:
         logger.warning("%s: limits are the defaults: %s", wanted.pipeline, exc.what)
         return Limits()
-    return Limits(own.restart, own.watchdog, own.drain)
+    return Limits(own.restart, own.watchdog, own.drain, own.health)

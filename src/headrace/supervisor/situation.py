@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
+from headrace.model.limits import DrainLimits, HealthLimits, RestartLimits, WatchdogLimits
 from headrace.model.outcomes import PastRun
 from headrace.model.runs import Desired, Orders, RunSpec
 from headrace.model.runview import RunView
@@ -32,6 +32,7 @@ class Limits:
     restart: RestartLimits = field(default_factory=RestartLimits)
     watchdog: WatchdogLimits = field(default_factory=WatchdogLimits)
     drain: DrainLimits = field(default_factory=DrainLimits)
+    health: HealthLimits = field(default_factory=HealthLimits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from headrace.model.events import Event
 from headrace.model.runview import RunView, fold
+from headrace.model.series import Series
 
 logger = logging.getLogger(__name__)
 
@@ -22,10 +25,10 @@ LINE_MAX = 16 * 1024 * 1024  # longer than that it is no line of ours
 class Watch:
     """Follows one events file by byte offset and folds what it reads into `view`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, past: Mapping[str, Series] = MappingProxyType({})) -> None:
         self.path = path
         self.offset = 0
-        self.view = RunView()
+        self.view = RunView(past=past)
         self.is_at_end = False  # of what was written when it last looked
         self._rest = b""
         self._bad = 0

@@ -184,7 +184,7 @@ export const clock = (at) => (at ? new Date(at * 1000).toLocaleString() : "–")
 
 const LEVELS = ["off", "good", "busy", "busy", "bad", "bad", "bad"];
 export const level = (severity) => LEVELS[Math.min(Math.max(severity, -1), 5) + 1];
-const SEVERITY = { "needs-attention": 5, stalled: 4, waiting: 3, "catching-up": 2, starting: 1, stopping: 1, running: 0, finished: 0, stopped: -1 };
+const SEVERITY = { "needs-attention": 5, stalled: 4, waiting: 3, degraded: 3, "catching-up": 2, starting: 1, stopping: 1, running: 0, finished: 0, stopped: -1 };
 
 export function state(name, severity = SEVERITY[name] ?? 5) {
   return h("span", { class: `state ${level(severity)}` }, name);

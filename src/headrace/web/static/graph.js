@@ -5,7 +5,7 @@ const W = 168;
 const H = 46;
 const GAP_X = 60;
 const GAP_Y = 16;
-const SEVERITY = { "needs-attention": 5, stalled: 4, waiting: 3, "catching-up": 2, starting: 1, stopping: 1, running: 0, finished: 0, stopped: -1 };
+const SEVERITY = { "needs-attention": 5, stalled: 4, waiting: 3, degraded: 3, "catching-up": 2, starting: 1, stopping: 1, running: 0, finished: 0, stopped: -1 };
 
 export function draw(graph) {
   const columns = place(graph);

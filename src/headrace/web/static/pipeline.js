@@ -38,11 +38,23 @@ function top(seen) {
       h("span", { class: "grow" }), ...actions(seen)),
     h("p", { id: "why" }, one.why, h("br"), h("span", { class: "muted" }, "Next: "), seen.next),
     !seen.supervisor ? h("div", { class: "card busy", role: "alert" }, "No supervisor runs: nothing is watched or restarted. ", h("code", {}, "headrace up")) : null,
+    ...findings(seen),
     seen.failure ? failure(seen) : null,
     seen.alerts.length ? h("div", { class: "card bad" }, h("b", {}, `${seen.alerts.length} open alert${seen.alerts.length === 1 ? "" : "s"}: `), seen.alerts.slice(0, 5).map((a) => a.title).join("; "), " ", h("a", { href: "/alerts" }, "all")) : null,
     seen.graph ? graph(seen.graph) : h("p", { class: "muted" }, "A script: its queries are known while they run."),
     ...queries(seen),
   ];
+}
+
+/** What is wrong though nothing has failed: problems first, then warnings. */
+function findings(seen) {
+  const all = seen.pipeline.queries.flatMap((q) => q.findings || []);
+  all.sort((a, b) => (a.severity === "problem" ? 0 : 1) - (b.severity === "problem" ? 0 : 1));
+  return all.map((one) => h("div", { class: one.severity === "problem" ? "card bad" : "card busy", "data-finding": one.slug },
+    h("b", {}, one.query ? `${one.query}: ` : "", one.what),
+    one.cause ? h("p", {}, h("b", {}, "Likely cause: "), one.cause) : null,
+    one.where ? h("p", { class: "small" }, "where: ", h("code", {}, one.where)) : null,
+    one.fix ? h("p", {}, h("b", {}, "What to do: "), one.fix) : null));
 }
 
 function failure(seen) {

@@ -1,0 +1,81 @@
+"""Event times are in the future: the watermark follows them, and every other row is too late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.model.findings import Finding
+from headrace.model.health import clock, moment, span
+from headrace.model.limits import HealthLimits
+from headrace.model.runview import QueryView, RunView
+from headrace.model.series import Bucket, total
+
+WATERMARK = "event.watermark"
+FILTER = (
+    "Filter such rows before withWatermark, for example "
+    '.where("TIME < current_timestamp() + INTERVAL 1 HOUR")'
+)
+
+
+def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
+    buckets = query.series.buckets
+    ahead = [bucket for bucket in buckets if bucket.sums.get("ahead")]
+    if is_watermark_ahead(query, limits):
+        yield _stuck(query, ahead, limits)
+    elif ahead and query.series.end - ahead[-1].end < limits.window_s:
+        yield _seen(query, ahead)
+
+
+def is_watermark_ahead(query: QueryView, limits: HealthLimits) -> bool:
+    buckets = query.series.buckets
+    return bool(buckets) and _is_ahead(buckets[-1], limits)
+
+
+def _is_ahead(bucket: Bucket, limits: HealthLimits) -> bool:
+    return bucket.last.get(WATERMARK, 0.0) > bucket.end + limits.future_s
+
+
+def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Finding:
+    now = query.series.end
+    buckets = query.series.buckets
+    watermark = buckets[-1].last[WATERMARK]
+    begin = len(buckets)
+    while begin > 0 and _is_ahead(buckets[begin - 1], limits):
+        begin -= 1
+    since = buckets[begin].begin
+    return Finding(
+        slug="watermark-in-future",
+        what=f"The watermark is at {clock(watermark)}, {span(watermark - now)} ahead of the clock: "
+        f"rows with an earlier event time are dropped since {moment(since, now)}"
+        f"{_counted(ahead)}.",
+        cause="At least one row has an event time in the future (a wrong clock, or seconds read as "
+        "milliseconds). The watermark follows the newest event time and never goes back.",
+        fix="Filter such rows before withWatermark, for example "
+        '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). The checkpoint keeps this '
+        "watermark: to answer the rows that were dropped, deploy the filter with a new checkpoint "
+        "(for a file sink: with a new folder) that reads the input again.",
+        since=since,
+        where=query.place,
+    )
+
+
+def _seen(query: QueryView, ahead: list[Bucket]) -> Finding:
+    now, newest = query.series.end, ahead[-1].last.get("event.max", 0.0)
+    return Finding(
+        slug="event-time-in-future",
+        what=f"Event times are in the future{_counted(ahead)}: the newest is {clock(newest)}, "
+        f"{span(newest - now)} ahead of the clock.",
+        cause="A producer's clock is wrong, or seconds are read as milliseconds.",
+        fix="Filter such rows before withWatermark, for example "
+        '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"): the watermark follows the newest '
+        "event time, and rows behind it are dropped.",
+        since=ahead[-1].begin,
+        where=query.place,
+    )
+
+
+def _counted(ahead: list[Bucket]) -> str:
+    rows = total(ahead[-1:], "rows")
+    if not rows:
+        return ""
+    return f" (about {total(ahead[-1:], 'ahead'):,.0f} of {rows:,.0f} rows are that far ahead)"

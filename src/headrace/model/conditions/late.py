@@ -1,0 +1,38 @@
+"""Rows dropped as late jump: they arrive after the watermark has passed their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.model.conditions import future, shares
+from headrace.model.findings import Finding
+from headrace.model.health import moment
+from headrace.model.limits import HealthLimits
+from headrace.model.runview import QueryView, RunView
+
+JUMP = 0.05
+MOST = 0.5  # a problem whatever the past was
+
+
+def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
+    if future.is_watermark_ahead(query, limits):
+        return  # that is why they are late
+    shift = shares.shift(query.series, "late", "rows", limits)
+    if shift is None or not (shift.share >= MOST or shift.is_jump(JUMP, times=3.0)):
+        return
+    now = query.series.end
+    before = "" if shift.before is None else f"; {shares.percent(shift.before)} before"
+    yield Finding(
+        slug="late-rows",
+        what=f"Rows are dropped because they are late: {shift.part:,.0f} of {shift.whole:,.0f} "
+        f"since {moment(shift.since, now)} ({shares.percent(shift.share)}{before}).",
+        cause="Events arrive later than withWatermark allows: their producer or a queue before "
+        "this source delays them, or old data is sent again. (Spark counts after it has grouped "
+        "rows, so the real number may be higher.)",
+        fix="Find out how late they are (compare event time with arrival). Use a longer delay in "
+        "withWatermark to keep such rows from now on; rows that were dropped are only in a new "
+        "answer: start a new checkpoint (for a file sink: with a new folder) that reads the input "
+        "again.",
+        since=shift.since,
+        where=query.place,
+    )

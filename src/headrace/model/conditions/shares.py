@@ -1,0 +1,92 @@
+"""A share of a query's rows, now and in its own past: the arithmetic of several conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.model.limits import HealthLimits
+from headrace.model.series import Bucket, Series
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """`part` of `whole` rows since `since`; `before` is the share in the time before that, and
+    `before_max` its highest over any stretch with enough rows. None: there is no past."""
+
+    share: float
+    part: float
+    whole: float
+    since: float
+    before: float | None
+    before_max: float | None
+
+    def is_jump(self, by: float, times: float = 2.0) -> bool:
+        """Higher than ever before, by so much (in points) and so many times the usual."""
+        if self.before is None or self.before_max is None:
+            return False
+        return self.share >= self.before_max + by and self.share >= times * self.before
+
+
+def shift(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift | None:
+    """None while there are too few rows to tell.
+
+    Now is the newest window with enough rows. From there back goes the stretch in which the share
+    was at least half of that; everything before it is the past.
+    """
+    buckets = [bucket for bucket in series.buckets if bucket.sums.get(whole, 0.0) > 0]
+    recent = _recent(buckets, whole, limits)
+    if not recent:
+        return None
+    share = _share(recent, part, whole)
+    begin = len(buckets) - len(recent)
+    while begin > 0 and _share(buckets[begin - 1 : begin], part, whole) >= share / 2 > 0:
+        begin -= 1
+    while begin < len(buckets) - 1 and _share(buckets[begin : begin + 1], part, whole) < share / 2:
+        begin += 1  # the window began before the change did
+    streak, past = buckets[begin:], buckets[:begin]
+    has_past = _rows(past, whole) >= limits.rows_min
+    return Shift(
+        share=_share(streak, part, whole),
+        part=_rows(streak, part),
+        whole=_rows(streak, whole),
+        since=streak[0].begin,
+        before=_share(past, part, whole) if has_past else None,
+        before_max=_highest(past, part, whole, limits.rows_min) if has_past else None,
+    )
+
+
+def percent(share: float) -> str:
+    """100 % only if it is all of them."""
+    if share >= 1.0:
+        return "100 %"
+    shown = min(share * 100, 99.9)
+    return f"{shown:.0f} %" if 1 <= shown < 99 else f"{shown:.2g} %" if shown < 1 else "99 %"
+
+
+def _recent(buckets: list[Bucket], whole: str, limits: HealthLimits) -> list[Bucket]:
+    found: list[Bucket] = []
+    for bucket in reversed(buckets):
+        is_enough = _rows(found, whole) >= limits.rows_min
+        if is_enough and buckets[-1].end - bucket.begin > limits.window_s:
+            break
+        found.insert(0, bucket)
+    return found if _rows(found, whole) >= limits.rows_min else []
+
+
+def _rows(buckets: list[Bucket], name: str) -> float:
+    return sum(bucket.sums.get(name, 0.0) for bucket in buckets)
+
+
+def _share(buckets: list[Bucket], part: str, whole: str) -> float:
+    return min(1.0, _rows(buckets, part) / max(1.0, _rows(buckets, whole)))
+
+
+def _highest(buckets: list[Bucket], part: str, whole: str, rows_min: int) -> float:
+    """Over stretches of at least `rows_min` rows: a single odd row is no measure."""
+    highest, held = 0.0, list[Bucket]()
+    for bucket in buckets:
+        held.append(bucket)
+        if _rows(held, whole) >= rows_min:
+            highest = max(highest, _share(held, part, whole))
+            held = []
+    return highest
