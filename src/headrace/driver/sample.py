@@ -6,13 +6,17 @@ something changed, and at least every five seconds: no line means no life.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from headrace.driver import lock
 from headrace.driver.fleet import Fleet, Watched
 from headrace.model.events import Kind
 
@@ -85,7 +89,16 @@ class Sampler:
             cpu_s += times.user + times.system
         java = self._asked()
         heap = java.heap() if java else {}
-        return {"memory": memory, "cpu_s": round(cpu_s, 2), **heap}
+        return {"memory": memory, "cpu_s": round(cpu_s, 2), **heap, **self._disk_free()}
+
+    def _disk_free(self) -> dict[str, int]:
+        """Of the disks that state grows on: checkpoints, and where RocksDB keeps its files."""
+        local = (lock.local_path(one.checkpoint) for one in self.fleet.all() if one.checkpoint)
+        found = []
+        for folder in {tempfile.gettempdir(), *(str(path) for path in local if path)}:
+            with contextlib.suppress(OSError):
+                found.append(shutil.disk_usage(folder).free)
+        return {"disk_free": min(found)} if found else {}
 
     def _asked(self) -> _Java | None:
         """A script may have another session later, and with it another JVM."""

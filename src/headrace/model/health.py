@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from headrace.model import trend
 from headrace.model.findings import Finding, problems
 from headrace.model.limits import RestartLimits, WatchdogLimits
 from headrace.model.runs import Desired, Ending, Exit, Wanted
@@ -19,6 +20,7 @@ from headrace.model.status import QueryStatus, State
 BEHIND_BATCHES = 3  # in a row with more rows coming in than done: no longer chance
 REAL_TIME_BATCHES = 2  # a real-time query is silent for its whole batch
 ROWS_MIN = 100_000  # below that the start of the JVM is all one would see in a cost per row
+TREND_S = 60.0
 UNANSWERED_S = 15.0  # a source that says nothing for so long is not merely slow
 
 
@@ -193,10 +195,14 @@ def _asked_s(query: QueryView, subject: Subject) -> float:
 
 
 def _to_go(query: QueryView) -> str:
-    gain = (query.processing_rate or 0.0) - (query.input_rate or 0.0)
-    if gain <= 0 or not query.lag_rows:
+    """By how much waits now and did a minute ago; before that is known, by Spark's rates."""
+    seen = trend.over(query.series, TREND_S)
+    gain = seen.gain_rate if seen is not None else None
+    if gain is None and query.processing_rate is not None and query.input_rate is not None:
+        gain = query.processing_rate - query.input_rate
+    if gain is None or not query.lag_rows:
         return ""
-    return f", {span(query.lag_rows / gain)} to go"
+    return f", {span(query.lag_rows / gain)} to go" if gain > 0 else ", not getting closer"
 
 
 def freshness(view: RunView, query: QueryView) -> tuple[float | None, float | None]:

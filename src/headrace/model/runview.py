@@ -14,6 +14,7 @@ from typing import Any
 from headrace.model import freshness
 from headrace.model.events import Event, Kind
 from headrace.model.series import EMPTY, Series, numbers
+from headrace.model.trend import LAG
 
 BATCHES_REMEMBERED = 64
 TEXTS_MAX = 50
@@ -98,6 +99,7 @@ class RunView:
     heap_used: int | None = None
     heap_max: int | None = None
     memory: int | None = None
+    disk_free: int | None = None  # where checkpoints and state are written, the smallest
     cpu_s: float | None = None
     draining_at: float | None = None
     drain_reason: str | None = None
@@ -207,6 +209,7 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
     processing_rate = _number(progress.get("processedRowsPerSecond"))
     # A real-time query answers within its batch: ages at the batch's end say nothing of it.
     fresh = None if query.batch_length_s else freshness.heard(event.data.get("fresh"), event.at)
+    lag = _lag(progress.get("sources"))
     is_behind = rows > 0 and (input_rate or 0.0) > 1.2 * (processing_rate or 0.0) > 0.0
     return replace(
         query,
@@ -218,7 +221,7 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
         last_rows_in=rows,
         input_rate=input_rate,
         processing_rate=processing_rate,
-        lag_rows=_lag(progress.get("sources")),
+        lag_rows=lag,
         behind_streak=query.behind_streak + 1 if is_behind else 0,
         batch_ms=_remember(query.batch_ms, progress),
         asking_since=None,
@@ -228,7 +231,9 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
         newest_at=query.newest_at if fresh is None else event.at - fresh.newest_ms / 1000,
         late_rows=query.late_rows + _late(progress.get("stateOperators")),
         series=query.series.plus(
-            event.at, numbers(event.data.get("counts")), numbers(event.data.get("gauges"))
+            event.at,
+            numbers(event.data.get("counts")),
+            {**numbers(event.data.get("gauges")), **({} if lag is None else {LAG: float(lag)})},
         ),
         sources=_texts(event.data.get("sources")),
         operators=_texts(event.data.get("operators")),
@@ -247,6 +252,7 @@ def _idled(query: QueryView, event: Event, heard_at: float) -> QueryView:
         if is_old
         else query.fresh,  # up to date for so long: old ages say nothing now
         lag_rows=0,
+        series=query.series.plus(event.at, {}, {LAG: 0.0}) if query.lag_rows else query.series,
         behind_streak=0,
         input_rate=0.0,
     )
@@ -287,6 +293,7 @@ def _fold_sample(view: RunView, event: Event, heard_at: float) -> RunView:
         heap_used=_integer(event.data.get("heap_used", view.heap_used)),
         heap_max=_integer(event.data.get("heap_max", view.heap_max)),
         memory=_integer(event.data.get("memory", view.memory)),
+        disk_free=_integer(event.data.get("disk_free", view.disk_free)),
         cpu_s=_number(event.data.get("cpu_s", view.cpu_s)),
     )
 

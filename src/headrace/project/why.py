@@ -97,7 +97,8 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
     return {
         State.STARTING: "Headrace waits for its first batch, and restarts it if none comes.",
         State.RUNNING: "Headrace goes on watching it.",
-        State.CATCHING_UP: "It works through what has piled up; nothing needs to be done.",
+        State.CATCHING_UP: "It works through what has piled up. If more arrives than it "
+        "processes, Headrace says so and what limits it.",
         State.STALLED: "If it does not move, Headrace keeps a thread dump and restarts it.",
         State.NEEDS_ATTENTION: f"Nothing, until you act: mend the cause, then headrace start {name}"
         f" (or headrace up {name}, if you changed its code).",

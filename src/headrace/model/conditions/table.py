@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from headrace.model.conditions import future, late, quarantined
+from headrace.model.conditions import behind, future, growth, held, late, quarantined
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
 from headrace.model.runview import QueryView, RunView
@@ -16,6 +16,9 @@ CONDITIONS: tuple[Condition, ...] = (
     quarantined.find,
     future.find,
     late.find,
+    held.find,
+    behind.find,
+    growth.find,
 )
 
 
