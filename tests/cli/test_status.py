@@ -10,6 +10,7 @@ from headrace import processes
 from headrace.cli import tables
 from headrace.define import versions
 from headrace.jsonfile import write_json
+from headrace.model.findings import Finding
 from headrace.model.status import PipelineStatus, QueryStatus
 from headrace.model.web import Listening
 from headrace.store import db, pipelines
@@ -280,3 +281,46 @@ def test_status_says_nothing_of_what_is_not_known(project: Project) -> None:
 def test_ages_below_a_second_are_milliseconds() -> None:
     assert tables.ages(240.4, 1_500.0) == "240 ms / 1.5 s"
     assert tables.ages(None, None) == ""
+
+
+def degraded() -> PipelineStatus:
+    finding = Finding(
+        "watermark-held",
+        "The watermark stays.",
+        "An input is idle.",
+        "Let it speak.",
+        query="kept",
+        where="pipelines/hello.py:6",
+    )
+    query = QueryStatus("kept", "degraded", data_available=False, findings=(finding,))
+    return running(state="degraded", why="kept: The watermark stays.", queries=(query,))
+
+
+def test_a_finding_is_in_status_in_why_and_in_their_json(project: Project) -> None:
+    project.deployed()
+    kept(project, degraded())
+
+    shown, why = project.headrace("status").stdout, project.headrace("why", "hello").stdout
+    [finding] = project.json("status")["pipelines"][0]["queries"][0]["findings"]
+    explained = project.json("why", "hello")["pipeline"]["queries"][0]["findings"]
+
+    assert "problem: kept: The watermark stays." in shown
+    for words in (
+        "hello is degraded",
+        "problem: kept: The watermark stays.",
+        "cause: An input is idle.",
+        "where: pipelines/hello.py:6",
+        "fix: Let it speak.",
+        "Headrace restarts nothing",
+    ):
+        assert words in why
+    assert (finding["slug"], finding["severity"]) == ("watermark-held", "problem")
+    assert explained == [finding]
+
+
+def test_a_degraded_pipeline_counts_as_running_and_can_be_caught_up(project: Project) -> None:
+    project.deployed()
+    kept(project, degraded())
+
+    for until in ("running", "caught-up"):
+        assert project.headrace("wait", "hello", "--until", until, "--timeout", "5s").exit_code == 0

@@ -72,13 +72,16 @@ def event_time(newest: float, mean: float, watermark: float) -> dict[str, Any]:
     return {"eventTime": {"max": iso(newest), "avg": iso(mean), "watermark": iso(watermark)}}
 
 
-def operator(rows: int, removed: int = 0, late: int = 0, size: int = 0) -> dict[str, Any]:
+def operator(
+    rows: int, removed: int = 0, late: int = 0, size: int = 0, updated: int = 0
+) -> dict[str, Any]:
     return {
         "stateOperators": [
             {
                 "operatorName": "stateStoreSave",
                 "numRowsTotal": rows,
                 "numRowsRemoved": removed,
+                "numRowsUpdated": updated,
                 "numRowsDroppedByWatermark": late,
                 "customMetrics": {"rocksdbSstFileSize": size},
             }
@@ -142,15 +145,16 @@ def test_trouble_stays_known_through_a_whole_day_of_it() -> None:
 def test_late_rows_that_jump_are_found() -> None:
     story = Story()
     for _ in range(60):
-        story.tell(**operator(500, removed=10, late=1))
+        story.tell(**operator(500, removed=10, late=1, updated=99))
     assert story.slugs() == []
 
     for _ in range(12):
-        story.tell(**operator(500, removed=10, late=40))
+        story.tell(**operator(500, removed=10, late=40, updated=60))
 
     (found,) = story.found()
     assert found.slug == "late-rows"
-    assert "(40 %; 1 % before)" in found.what
+    assert "40 % of what reached its state since" in found.what
+    assert "1 % before" in found.what
 
 
 def test_one_row_a_year_ahead_takes_the_watermark_with_it() -> None:
@@ -353,7 +357,10 @@ def test_a_healthy_noisy_query_reports_nothing_in_24_hours(seed: int) -> None:
             "durationMs": {"triggerExecution": 500 + rows, "addBatch": 300 + rows},
             **event_time(at - 1, at - 20, at - 620),
             **operator(
-                max(state, 0), removed, late=sum(dice.random() < 0.004 for _ in range(rows % 500))
+                max(state, 0),
+                removed,
+                late=sum(dice.random() < 0.004 for _ in range(rows % 500)),
+                updated=min(rows // 5, 400),
             ),
         }
         story.tell(30.0, **body)

@@ -62,6 +62,8 @@ def _count_state(
         gauges[f"state.{place}.bytes"] = _state_bytes(one)
         late = number(one.get("numRowsDroppedByWatermark")) or 0.0
         counts["late"] = counts.get("late", 0.0) + late
+        reached = late + counts[f"state.{place}.updated"]  # both counted after partial grouping
+        counts["late.of"] = counts.get("late.of", 0.0) + reached
 
 
 def _state_bytes(operator: Mapping[str, Any]) -> float:

@@ -7,13 +7,16 @@ however much was written while nobody read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headrace import processes
 from headrace.checkpoints import positions
+from headrace.model.conditions import table
+from headrace.model.findings import Finding
+from headrace.model.limits import HealthLimits
 from headrace.model.places import Places
 from headrace.model.runs import Orders, Process, RunSpec
 from headrace.state import folders
@@ -24,6 +27,7 @@ from headrace.supervisor.watch import Watch
 
 logger = logging.getLogger(__name__)
 
+JUDGE_S = 2.0
 CHUNKS_PER_TICK = 8  # each is read, folded and stored before the next
 NOBODY = Process(0, 0.0, "")
 
@@ -57,6 +61,7 @@ class Live:
         self.watch = Watch(house.places.events(spec.run), past)
         self.orders = Orders()
         self.exit_seen_at: float | None = None
+        self._judged: tuple[float, Mapping[str, tuple[Finding, ...]]] = -JUDGE_S, {}
         self.is_over = False
         self.was_found_over = False
         self._is_signalled = True
@@ -91,6 +96,13 @@ class Live:
             is_written = self.house.places.exit(self.spec.run).exists()
             self.exit_seen_at = now if is_written else None
         return self.watch.is_at_end
+
+    def findings(self, limits: HealthLimits, now: float) -> Mapping[str, tuple[Finding, ...]]:
+        """What is wrong though it runs. Looked at every few seconds, not at every tick."""
+        judged_at, _ = self._judged
+        if now - judged_at >= JUDGE_S:
+            self._judged = now, table.by_query(self.watch.view, limits)
+        return self._judged[1]
 
     def seen(self) -> LiveRun:
         view = self.watch.view

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headrace.model import health
-from headrace.model.conditions import table
 from headrace.model.runs import Wanted
 from headrace.model.status import PipelineStatus
 from headrace.supervisor import restarts
@@ -20,7 +19,7 @@ def subject_of(keeper: Keeper, now: float) -> health.Subject:
         view = live.watch.view
         patience = restarts.patience(desired, keeper.past, view)
         stalls = health.stalls(view, keeper.limits.watchdog, now, patience)
-        found = table.by_query(view, keeper.limits.health)
+        found = live.findings(keeper.limits.health, now)
         return health.Subject(desired, view, stopping, () if stopping else stalls, findings=found)
     last = keeper.past[-1] if keeper.past else None
     is_about_now = last is not None and (

@@ -53,7 +53,7 @@ def _operator(
     if not window or known[0].begin > end - limits.state_s or _is_too_early(window, limits):
         return
     first, last = window[0].last[rows], window[-1].last[rows]
-    middle = [b for b in window if b.begin <= end - limits.state_s / 2][-1:] or window[:1]
+    middle = [b for b in window if b.end <= end - limits.state_s / 2][-1:] or window[:1]
     grown, removed = last - first, total(window[1:], f"state.{place}.removed")
     is_steady = last - middle[0].last[rows] >= STILL_GROWS * grown
     if last < ROWS_MIN or grown < last * 0.01 or removed > REMOVED * grown or not is_steady:
