@@ -83,7 +83,8 @@ def overview(seen: Overview) -> RenderableType:
         parts.append(Text(seen.notice, style="yellow"))
     for status in seen.pipelines:
         parts.append(_pipeline_line(status))
-        parts.append(Text(f"  {status.why}", style="dim"))
+        if status.state != State.DEGRADED:  # its findings follow, in full
+            parts.append(Text(f"  {status.why}", style="dim"))
         if status.edited:
             parts.append(
                 Text(f"  edited since deploy; headrace up {status.name} deploys it", style="yellow")

@@ -139,7 +139,9 @@ def _judge_live(view: RunView, subject: Subject, now: float) -> tuple[State, str
         return State.STARTING, _starting(view)
     degraded = [f"{name}: {why}" for name, state, why in judged if state is State.DEGRADED]
     if degraded:
-        return State.DEGRADED, "; ".join(degraded)
+        more = len(degraded) - 1
+        also = f" (and {more} more quer{'y' if more == 1 else 'ies'})" if more else ""
+        return State.DEGRADED, f"{degraded[0]}{also}"
     behind = [f"{name} {why}" for name, state, why in judged if state is State.CATCHING_UP]
     broken = [
         f"{query.name}: {words}"
@@ -177,7 +179,7 @@ def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
     if not query.is_under_way:
         return State.STARTING, "first batch"
     if found := problems(subject.findings.get(query.name, ())):
-        return State.DEGRADED, "; ".join(finding.what for finding in found)
+        return State.DEGRADED, "; ".join(finding.what.rstrip(".") for finding in found)
     if query.lag_rows is not None and query.lag_rows > max(query.last_rows_in, 1):
         return State.CATCHING_UP, f"{query.lag_rows:,} rows behind{_to_go(query)}"
     if query.behind_streak >= BEHIND_BATCHES:

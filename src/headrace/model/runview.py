@@ -60,6 +60,7 @@ class QueryView:
     series: Series = EMPTY  # counts over time, those of former runs before them
     sources: tuple[str, ...] = ()  # as Spark describes them
     operators: tuple[str, ...] = ()  # that keep state
+    examples: Mapping[str, str] = field(default_factory=dict)  # rows that show what is wrong
     error_class: str | None = None
     error: str | None = None
     terminated_at: float | None = None
@@ -237,6 +238,7 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
         ),
         sources=_texts(event.data.get("sources")),
         operators=_texts(event.data.get("operators")),
+        examples={**query.examples, **_named_texts(event.data.get("examples"))},
     )
 
 
@@ -384,6 +386,11 @@ def _number(value: Any) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
         return float(value)
     return None
+
+
+def _named_texts(value: Any) -> dict[str, str]:
+    items = list(value.items())[:TEXTS_MAX] if isinstance(value, Mapping) else []
+    return {k: v[:2000] for k, v in items if isinstance(k, str) and isinstance(v, str)}
 
 
 def _texts(value: Any) -> tuple[str, ...]:

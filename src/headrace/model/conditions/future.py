@@ -47,7 +47,7 @@ def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Findi
         slug="watermark-in-future",
         what=f"The watermark is at {clock(watermark)}, {span(watermark - now)} ahead of the clock: "
         f"rows with an earlier event time are dropped since {moment(since, now)}"
-        f"{_counted(ahead)}.",
+        f"{_counted(query, ahead)}.",
         cause="At least one row has an event time in the future (a wrong clock, or seconds read as "
         "milliseconds). The watermark follows the newest event time and never goes back.",
         fix="Filter such rows before withWatermark, for example "
@@ -63,8 +63,8 @@ def _seen(query: QueryView, ahead: list[Bucket]) -> Finding:
     now, newest = query.series.end, ahead[-1].last.get("event.max", 0.0)
     return Finding(
         slug="event-time-in-future",
-        what=f"Event times are in the future{_counted(ahead)}: the newest is {clock(newest)}, "
-        f"{span(newest - now)} ahead of the clock.",
+        what=f"Event times are in the future{_counted(query, ahead)}: the newest is "
+        f"{clock(newest)}, {span(newest - now)} ahead of the clock.",
         cause="A producer's clock is wrong, or seconds are read as milliseconds.",
         fix="Filter such rows before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"): the watermark follows the newest '
@@ -74,8 +74,10 @@ def _seen(query: QueryView, ahead: list[Bucket]) -> Finding:
     )
 
 
-def _counted(ahead: list[Bucket]) -> str:
+def _counted(query: QueryView, ahead: list[Bucket]) -> str:
     rows = total(ahead[-1:], "rows")
     if not rows:
         return ""
-    return f" (about {total(ahead[-1:], 'ahead'):,.0f} of {rows:,.0f} rows are that far ahead)"
+    found = query.examples.get("ahead")
+    example = f", for example {found}" if found else ""
+    return f" (about {total(ahead[-1:], 'ahead'):,.0f} of {rows:,.0f} rows{example})"
