@@ -42,6 +42,7 @@ EXPECTED = {
     "output_path_changed": ("sink-log-lost", "human", None),
     "refused": ("network-in-your-code", "retry", "/project/pipelines/orders.py:23"),
     "second_writer": ("two-writers", "human", None),
+    "second_writer_of_files": ("two-writers", "human", None),
     "sink_log_deleted": ("sink-log-lost", "human", None),
     "source_added": ("sources-changed", "human", None),
     "source_file_vanished_batch": ("input-file-gone", "data", "/project/script.py:143"),

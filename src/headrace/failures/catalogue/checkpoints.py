@@ -22,6 +22,7 @@ ENTRIES = (
         patterns=(
             r"Multiple streaming queries are concurrently using (?P<path>\S+)",
             r"Multiple streaming queries are concurrently using",
+            r"Concurrent update to the log\. Multiple streaming jobs detected",  # a file source's log
         ),
         what="Another process writes to this query's checkpoint[: {path}].",
         why="An entry that this query was about to write was there already.",
