@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from checkpoints import samples
 from checkpoints.samples import LAST, QUERY_ID, good, offsets_text, plain, put
-from headrace.checkpoints import layout
+from headrace.checkpoints import layout, sources
 
 Change = Callable[[Path], object]
 
@@ -66,6 +66,14 @@ def rmtree(name: str) -> Change:
 def write(name: str, content: bytes | str) -> Change:
     data = content.encode() if isinstance(content, str) else content
     return lambda path: (path / name).write_bytes(data)
+
+
+def put_file(name: str, content: bytes | str) -> Change:
+    data = content.encode() if isinstance(content, str) else content
+    return lambda path: (
+        (path / name).parent.mkdir(parents=True, exist_ok=True),
+        (path / name).write_bytes(data),
+    )
 
 
 def cut(name: str, share: float) -> Change:
@@ -131,6 +139,14 @@ HARMLESS: dict[str, Change] = {
         *(unlink(f"sources/0/{n}") for n in range(6)), write("sources/0/5.compact", "v1\n{}")
     ),
     "a source that has looked ahead": write("sources/0/6", "v1\n{}"),
+    "old entries of a source log cut behind a compact one": both(
+        write("sources/0/3", ""),
+        write("sources/0/4.compact", "v1\n{}"),
+        unlink("sources/0/4"),
+    ),
+    "where Kafka began": put_file("sources/1/0", '\0v1\n{"logs":{"0":0,"1":0}}'),
+    "where a rate began": put_file("sources/1/0", "v1\n1794957478691"),
+    "what an unknown source keeps": put_file("sources/1/0", b"\xff\x00binary"),
 }
 
 
@@ -230,6 +246,33 @@ BAD: dict[str, tuple[Change, str]] = {
     "source log too short": (unlink("sources/0/5"), "checkpoint-source-log-missing"),
     "source log empty": (write("sources/0/5", ""), "checkpoint-source-log-damaged"),
     "source log garbage": (write("sources/0/5", b"\xff\x00"), "checkpoint-source-log-damaged"),
+    "source log half": (cut("sources/0/5", 0.5), "checkpoint-source-log-damaged"),
+    "source log of a version": (write("sources/0/5", "v1\n"), "checkpoint-source-log-damaged"),
+    "source log bad JSON": (write("sources/0/5", "v1\n{,}"), "checkpoint-source-log-damaged"),
+    "source log of zeros": (write("sources/0/5", bytes(50)), "checkpoint-source-log-damaged"),
+    "old source log half": (cut("sources/0/2", 0.9), "checkpoint-source-log-damaged"),
+    "source log half, looked ahead": (
+        write("sources/0/6", 'v1\n{"path":'),
+        "checkpoint-source-log-damaged",
+    ),
+    "source log with a gap": (unlink("sources/0/3"), "checkpoint-source-log-missing"),
+    "source log with a changed byte": (
+        write("sources/0/5", 'v1\n{"path":"/in/7","batchId":5}'),
+        "checkpoint-crc-mismatch",
+    ),
+    "compact source log half": (
+        both(
+            *(unlink(f"sources/0/{n}") for n in range(6)),
+            write("sources/0/5.compact", 'v1\n{}\n{"pa'),
+        ),
+        "checkpoint-source-log-damaged",
+    ),
+    "where Kafka began, half": (
+        put_file("sources/1/0", '\0v1\n{"logs":{"0"'),
+        "checkpoint-source-log-damaged",
+    ),
+    "where Kafka began, empty": (put_file("sources/1/0", ""), "checkpoint-source-log-damaged"),
+    "where a rate began, cut": (put_file("sources/1/0", "v"), "checkpoint-source-log-damaged"),
 }
 
 
@@ -258,6 +301,32 @@ def test_damage_is_found_without_checksums_too(tmp_path: Path, name: str) -> Non
     change(path)
 
     assert slugs(path) == [slug]
+
+
+def test_a_torn_source_log_is_found_before_any_batch_is_planned(tmp_path: Path) -> None:
+    path = plain(tmp_path / "v1")
+    for folder in ("offsets", "commits", "state"):
+        shutil.rmtree(path / folder)
+
+    (path / "sources" / "0" / "5").write_text('v1\n{"path":"/in')
+
+    assert slugs(path) == ["checkpoint-source-log-damaged"]
+
+
+def test_of_a_large_source_log_the_beginning_and_the_end_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "BYTES_MAX", 400)
+    path = plain(tmp_path / "v1")
+    shutil.rmtree(path / "sources" / "0")
+    line = '{"path":"/in/a","timestamp":1,"batchId":0}\n'
+    put_file("sources/0/5.compact", "v1\n" + (line * 1000).strip())(path)
+    whole = slugs(path)
+
+    cut("sources/0/5.compact", 0.9999)(path)
+
+    assert whole == []
+    assert slugs(path) == ["checkpoint-source-log-damaged"]
 
 
 def test_a_file_in_place_of_the_checkpoint_is_a_problem(tmp_path: Path) -> None:

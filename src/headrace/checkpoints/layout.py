@@ -6,27 +6,34 @@
     sources/I/N     what a file source has seen      state/OPERATOR/PARTITION/VERSION.*  (N + 1)
 
 Read by the driver before a start, and by the `checkpoint` commands.
-Invariant: writes nothing, and never raises on bad content: what is wrong stands in `problems`.
+Invariant: writes nothing, and never raises on bad content: `Layout.problems` says what is wrong.
 Whose checkpoint it is, is judged in `checkpoints/identity.py`.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
-import struct
 import uuid
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-BYTES_MAX = 16 * 1024 * 1024  # a larger log file is not read: none of Spark's is
+from headrace.checkpoints import sources as source_logs
+from headrace.checkpoints.problems import (
+    RESTORE,
+    Problem,
+    checksum_mismatch,
+    entries,
+    first_gap,
+    is_json,
+    is_json_object,
+    numbered,
+    text_of,
+)
+
 _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(delta|changelog|snapshot|zip)")
-_RESTORE = "restore the checkpoint from a backup"
 # Commits are v2 where state files carry unique names; offsets are v2 where sources have names,
 # which Headrace does not allow.
 _VERSIONS = {"offsets": ("v1",), "commits": ("v1", "v2")}
@@ -35,12 +42,6 @@ _VERSION_FIX = {
     " spark.sql.streaming.queryEvolution.enableSourceEvolution, which has to be off from the start",
     "commits": "run it with the Spark that wrote it",
 }
-
-
-class Problem(NamedTuple):
-    slug: str
-    text: str
-    fix: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def read(path: Path) -> Layout:
         *commits.problems,
         *_content_problems(path, offsets, commits),
         *_order_problems(path, offsets.numbers, commits.numbers),
-        *_source_log_problems(path, sources or ()),
+        *source_logs.problems(path, sources or ()),
         *_state_problems(path, committed),
     )
     return Layout(
@@ -98,14 +99,14 @@ def read(path: Path) -> Layout:
         commits=commits.numbers,
         last_offsets=last,
         sources=None if sources is None else len(sources),
-        operators=tuple(sorted(int(p.name) for p in _numbered(path / "state"))),
+        operators=tuple(sorted(int(p.name) for p in numbered(path / "state"))),
         problems=problems,
     )
 
 
 def last_committed(path: Path) -> int | None:
     """The newest number in commits/, whatever the file holds."""
-    return max((int(p.name) for p in _numbered(path / "commits")), default=None)
+    return max((int(p.name) for p in numbered(path / "commits")), default=None)
 
 
 def source_lines(offsets_text: str) -> tuple[str, ...]:
@@ -123,13 +124,13 @@ def _read_metadata(path: Path, is_started: bool) -> tuple[str | None, tuple[Prob
         )
         fix = f"restore {file}; its content is " + '{"id":"..."} with the id of the query'
         return None, (Problem("checkpoint-metadata-missing", what, fix),)
-    text, fault = _text(file)
+    text, fault = text_of(file)
     if fault is None:
         fault = _metadata_fault(text)
     if fault is not None:
         what = f"{file} is damaged: {fault}."
-        return None, (Problem("checkpoint-metadata-damaged", what, _RESTORE),)
-    mismatch = _crc_problem(file)
+        return None, (Problem("checkpoint-metadata-damaged", what, RESTORE),)
+    mismatch = checksum_mismatch(file)
     return json.loads(text)["id"], (mismatch,) if mismatch else ()
 
 
@@ -154,7 +155,7 @@ def _read_log(folder: Path, fault_of: Callable[[str], str | None]) -> _Log:
     if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
         return _Log((), {}, (_unreadable(folder, "it is not a folder that can be read"),))
     numbers, texts, problems = [], {}, []
-    for file in _entries(folder):
+    for file in entries(folder):
         if not re.fullmatch(r"[0-9]+", file.name):
             continue  # .crc, .tmp, hidden and foreign names: Spark does not look at them either
         if str(int(file.name)) != file.name:
@@ -163,7 +164,7 @@ def _read_log(folder: Path, fault_of: Callable[[str], str | None]) -> _Log:
             continue
         number = int(file.name)
         numbers.append(number)
-        text, fault = _text(file)
+        text, fault = text_of(file)
         if fault is None and not text.strip():
             what = f"{file} is empty: the disk lost it."
             problems.append(Problem(f"checkpoint-{kind}-empty", what, _log_fix(file)))
@@ -187,7 +188,7 @@ def _read_log(folder: Path, fault_of: Callable[[str], str | None]) -> _Log:
 
 def _offsets_fault(text: str) -> str | None:
     lines = text.splitlines()
-    if len(lines) < 2 or (lines[1].strip() and not _is_json_object(lines[1])):
+    if len(lines) < 2 or (lines[1].strip() and not is_json_object(lines[1])):
         return "its second line is not a JSON object"
     if len(lines) < 3:
         return "it names no source"
@@ -195,14 +196,14 @@ def _offsets_fault(text: str) -> str | None:
         # Most offsets are JSON, some are plain numbers, and a connector may write what it likes.
         if not line.strip() or not line.isprintable():
             return f"the offset of source {number} is no text"
-        if line.startswith(("{", "[")) and not _is_json(line):
+        if line.startswith(("{", "[")) and not is_json(line):
             return f"the offset of source {number} is half a JSON text ({line[-30:]!r})"
     return None
 
 
 def _commit_fault(text: str) -> str | None:
     lines = text.splitlines()
-    if len(lines) > 1 and not _is_json_object(lines[1]):
+    if len(lines) > 1 and not is_json_object(lines[1]):
         return "its second line is not a JSON object"
     return None
 
@@ -217,10 +218,10 @@ def _content_problems(path: Path, offsets: _Log, commits: _Log) -> Iterator[Prob
         if count < most:
             what = f"{file} is damaged: it has {count} of {most} sources."
             yield Problem("checkpoint-offsets-damaged", what, _log_fix(file))
-        elif mismatch := _crc_problem(file):
+        elif mismatch := checksum_mismatch(file):
             yield mismatch
     for number in commits.texts:
-        if mismatch := _crc_problem(path / "commits" / str(number)):
+        if mismatch := checksum_mismatch(path / "commits" / str(number)):
             yield mismatch
 
 
@@ -231,73 +232,45 @@ def _order_problems(
         # A first batch that never ended is normal; a later one without any commit is not.
         if offsets and offsets[-1] > 0:
             what = f"{path} planned batch {offsets[-1]}, but commits/ says that none was ever done."
-            yield Problem("checkpoint-commits-missing", what, _RESTORE)
+            yield Problem("checkpoint-commits-missing", what, RESTORE)
         return
     last = commits[-1]
     if not offsets or last > offsets[-1]:
         newest = f"ends at {offsets[-1]}" if offsets else "is empty"
         what = f"{path}: commits/ ends at batch {last}, offsets/ {newest}."
-        yield Problem("checkpoint-commits-ahead", what, _RESTORE)
+        yield Problem("checkpoint-commits-ahead", what, RESTORE)
     elif offsets[-1] > last + 1:
         what = f"{path}: offsets/ ends at batch {offsets[-1]}, but only {last} is committed."
-        fix = f"{_RESTORE}; commits/ has lost batches {last + 1} to {offsets[-1] - 1}"
+        fix = f"{RESTORE}; commits/ has lost batches {last + 1} to {offsets[-1] - 1}"
         yield Problem("checkpoint-offsets-ahead", what, fix)
     for kind, numbers in (("offsets", [n for n in offsets if n <= last + 1]), ("commits", commits)):
-        if missing := _first_gap(numbers):
+        if missing := first_gap(numbers):
             what = f"{path}/{kind} lacks batch {missing} between {numbers[0]} and {numbers[-1]}."
-            yield Problem(f"checkpoint-{kind}-gap", what, _RESTORE)
-
-
-def _first_gap(numbers: list[int] | tuple[int, ...]) -> int | None:
-    pairs = itertools.pairwise(numbers)
-    return next((a + 1 for a, b in pairs if b != a + 1), None)
-
-
-def _source_log_problems(path: Path, lines: tuple[str, ...]) -> Iterator[Problem]:
-    """A file source keeps in sources/I what it has seen; without it, files would be read again."""
-    for index, line in enumerate(lines):
-        match = re.fullmatch(r'\{"logOffset":([0-9]+)\}', line.strip())
-        if match is None:
-            continue
-        folder, wanted = path / "sources" / str(index), int(match[1])
-        seen = {int(p.name.split(".")[0]): p for p in _entries(folder) if _is_source_entry(p.name)}
-        if wanted not in seen and max(seen, default=-1) < wanted:
-            newest = f"ends at {max(seen)}" if seen else "is empty or missing"
-            what = f"{folder} {newest}, but offsets/ has read up to its entry {wanted}."
-            yield Problem("checkpoint-source-log-missing", what, _RESTORE)
-        elif wanted in seen:
-            text, fault = _text(seen[wanted])
-            if fault or text.split("\n", 1)[0] != "v1":
-                what = f"{seen[wanted]} is damaged: {fault or 'it does not begin with v1'}."
-                yield Problem("checkpoint-source-log-damaged", what, _RESTORE)
-
-
-def _is_source_entry(name: str) -> bool:
-    return re.fullmatch(r"[0-9]+(\.compact)?", name) is not None
+            yield Problem(f"checkpoint-{kind}-gap", what, RESTORE)
 
 
 def _state_problems(path: Path, committed: int | None) -> Iterator[Problem]:
     """After batch N every store is at version N + 1: a snapshot, and all changes since."""
     if committed is None:
         return
-    for operator in _numbered(path / "state"):
-        for partition in _numbered(operator):
+    for operator in numbered(path / "state"):
+        for partition in numbered(operator):
             for store in _stores(partition):
                 if (missing := _missing_version(store, committed + 1)) is not None:
                     what = f"{store} lacks version {missing} of the state of batch {committed}."
-                    yield Problem("checkpoint-state-missing", what, _RESTORE)
+                    yield Problem("checkpoint-state-missing", what, RESTORE)
 
 
 def _stores(partition: Path) -> list[Path]:
     """The partition's folder itself; for joins, one folder a store below it."""
-    if any(_STATE_FILE.fullmatch(p.name) for p in _entries(partition)):
+    if any(_STATE_FILE.fullmatch(p.name) for p in entries(partition)):
         return [partition]
-    below = [p for p in _entries(partition) if p.is_dir() and not p.name.startswith(("_", "."))]
+    below = [p for p in entries(partition) if p.is_dir() and not p.name.startswith(("_", "."))]
     return [p for p in below if p.name not in ("SSTs", "logs")] or [partition]
 
 
 def _missing_version(store: Path, version: int) -> int | None:
-    found = [m for p in _entries(store) if (m := _STATE_FILE.fullmatch(p.name))]
+    found = [m for p in entries(store) if (m := _STATE_FILE.fullmatch(p.name))]
     whole = {int(m[1]) for m in found if m[2] in ("snapshot", "zip")}
     changes = {int(m[1]) for m in found if m[2] in ("delta", "changelog")}
     while version > 0 and version not in whole:
@@ -307,71 +280,12 @@ def _missing_version(store: Path, version: int) -> int | None:
     return None
 
 
-def _crc_problem(file: Path) -> Problem | None:
-    """Hadoop's checksum beside a local file: "crc\\0", chunk size, one CRC-32 a chunk.
-
-    Spark cannot read a file that does not match it. A checksum file that is itself cut is ignored,
-    there as here.
-    """
-    crc = file.with_name(f".{file.name}.crc")
-    try:
-        sums, content = crc.read_bytes(), file.read_bytes()
-    except OSError:
-        return None
-    if len(sums) < 8 or sums[:4] != b"crc\0":
-        return None
-    size = struct.unpack(">I", sums[4:8])[0]
-    if size == 0:
-        return None
-    chunks = [content[i : i + size] for i in range(0, len(content), size)]
-    if b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks) == sums[8:]:
-        return None
-    what = f"{file} does not match its checksum {crc.name}: one of the two was changed."
-    fix = f"restore both from a backup; if you edited {file.name} on purpose: rm {crc}"
-    return Problem("checkpoint-crc-mismatch", what, fix)
-
-
-def _text(file: Path) -> tuple[str, str | None]:
-    """Its text, or "" and why there is none."""
-    try:
-        if file.stat().st_size > BYTES_MAX:
-            return "", f"it is larger than {BYTES_MAX} bytes"
-        return file.read_bytes().decode("utf-8"), None
-    except UnicodeDecodeError as exc:
-        return "", f"it is not UTF-8 text (byte {exc.start})"
-    except OSError as exc:
-        return "", f"it cannot be read ({exc.strerror})"
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _numbered(folder: Path) -> list[Path]:
-    return [p for p in _entries(folder) if re.fullmatch(r"0|[1-9][0-9]*", p.name)]
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_json_object(text: str) -> bool:
-    return text.strip().startswith("{") and _is_json(text)
-
-
 def _unreadable(path: Path, why: str) -> Problem:
     return Problem("checkpoint-unreadable", f"{path} cannot be read: {why}.", f"ls -ld {path}")
 
 
 def _log_fix(file: Path) -> str:
     return (
-        f"{_RESTORE}; only if batch {file.name} is neither committed nor in the sink:"
+        f"{RESTORE}; only if batch {file.name} is neither committed nor in the sink:"
         f" mv {file} {file.parent.parent}/{file.parent.name}-{file.name}.bad"
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoints import identity, layout
+from headrace.checkpoints.problems import Problem
 from headrace.driver import fresh, listener, lock
 from headrace.driver.events import EventsFile
 from headrace.driver.written import Written
@@ -207,7 +208,7 @@ def _path(checkpoint: str) -> str:
     return str(lock.local_path(checkpoint) or checkpoint)
 
 
-def _damaged(owner: Claim, path: str, grave: list[layout.Problem]) -> CheckpointError:
+def _damaged(owner: Claim, path: str, grave: list[Problem]) -> CheckpointError:
     """Never start from scratch in silence, and never on offsets that cannot be trusted."""
     first, *more = grave
     also = "; ".join(problem.text for problem in more)

@@ -22,7 +22,7 @@ ENTRIES = (
         patterns=(
             r"Multiple streaming queries are concurrently using (?P<path>\S+)",
             r"Multiple streaming queries are concurrently using",
-            r"Concurrent update to the log\. Multiple streaming jobs detected",  # a file source's log
+            r"Concurrent update to the log\. Multiple streaming jobs detected",  # by file sources
         ),
         what="Another process writes to this query's checkpoint[: {path}].",
         why="An entry that this query was about to write was there already.",

@@ -1,0 +1,91 @@
+"""What can be wrong with one file of a checkpoint. Read by `layout` and `sources`.
+
+Invariant: never raises on bad content, and never reads a file without a limit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+BYTES_MAX = 16 * 1024 * 1024  # larger than any offsets or commits file of Spark's
+RESTORE = "restore the checkpoint from a backup"
+
+
+class Problem(NamedTuple):
+    slug: str
+    text: str
+    fix: str
+
+
+def entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def numbered(folder: Path) -> list[Path]:
+    return [p for p in entries(folder) if re.fullmatch(r"0|[1-9][0-9]*", p.name)]
+
+
+def first_gap(numbers: Sequence[int]) -> int | None:
+    """The first number that is missing between others; they are sorted."""
+    pairs = itertools.pairwise(numbers)
+    return next((a + 1 for a, b in pairs if b != a + 1), None)
+
+
+def text_of(file: Path) -> tuple[str, str | None]:
+    """Its text, or "" and why there is none."""
+    try:
+        if file.stat().st_size > BYTES_MAX:
+            return "", f"it is larger than {BYTES_MAX} bytes"
+        return file.read_bytes().decode("utf-8"), None
+    except UnicodeDecodeError as exc:
+        return "", f"it is not UTF-8 text (byte {exc.start})"
+    except OSError as exc:
+        return "", f"it cannot be read ({exc.strerror})"
+
+
+def is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def is_json_object(text: str) -> bool:
+    return text.strip().startswith("{") and is_json(text)
+
+
+def checksum_mismatch(file: Path) -> Problem | None:
+    """Hadoop's checksum beside a local file: "crc\\0", chunk size, one CRC-32 a chunk.
+
+    Spark cannot read a file that does not match it. A checksum file that is itself cut is ignored,
+    there as here.
+    """
+    crc = file.with_name(f".{file.name}.crc")
+    try:
+        if file.stat().st_size > BYTES_MAX:
+            return None
+        sums, content = crc.read_bytes(), file.read_bytes()
+    except OSError:
+        return None
+    if len(sums) < 8 or sums[:4] != b"crc\0":
+        return None
+    size = struct.unpack(">I", sums[4:8])[0]
+    if size == 0:
+        return None
+    chunks = [content[i : i + size] for i in range(0, len(content), size)]
+    if b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks) == sums[8:]:
+        return None
+    what = f"{file} does not match its checksum {crc.name}: one of the two was changed."
+    fix = f"restore both from a backup; if you edited {file.name} on purpose: rm {crc}"
+    return Problem("checkpoint-crc-mismatch", what, fix)
