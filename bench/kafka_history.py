@@ -22,11 +22,10 @@ import duckdb
 from bench import machine, steady, topic, tree
 from bench.figures import per_cpu_second
 from bench.sides import LOGS, Running, bare, going_up, headrace, our_settings, runs_of, settings_in
-from headrace.checkpoints import positions
+from headrace.checkpoints import committed, positions
 from headrace.connectors import jars
 from headrace.demo import truth
 from headrace.demo.folder import files as demo_files
-from headrace.explore import committed
 
 RECORDS = 6_000_000
 DIFFERENT = 200_000  # lines; then the same again

@@ -21,11 +21,11 @@ from typing import Any
 
 from bench import machine, topic
 from bench.sides import LOGS, Running, bare, kept_up, runs_of
+from headrace.checkpoints import committed
 from headrace.connectors import jars
 from headrace.connectors.kafkafollow import Record
 from headrace.demo import latency, lines
 from headrace.demo.folder import files as demo_files
-from headrace.explore import committed
 from headrace.model.places import Places
 from headrace.store import alerts, db
 

@@ -16,7 +16,7 @@ import duckdb
 from bench import consumed, feed, machine, steady
 from bench.figures import per_cpu_second
 from bench.sides import Load, Running, bare_kept, runs_of, settings_in, through_headrace
-from headrace.explore import committed
+from headrace.checkpoints import committed
 
 ROWS_PER_FILE = 25_000
 MAX_FILES = 4  # a batch: 100,000 rows

@@ -17,7 +17,8 @@ import duckdb
 
 from bench import sides, tree
 from headrace import config
-from headrace.explore import ask, committed, names
+from headrace.checkpoints import committed
+from headrace.explore import ask, names
 
 BATCHES, DAYS, TASKS, ROWS_PER_FILE = 10, 100, 10, 100
 FILES = BATCHES * DAYS * TASKS

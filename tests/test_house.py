@@ -164,7 +164,7 @@ LAYER_BREAKS = [
     ("headrace.supervisor.loop", "import headrace.driver.main"),
     ("headrace.driver.main", "def f():\n    from headrace.store import db"),
     ("headrace.store.db", "from headrace import config\nfrom headrace.define import api"),
-    ("headrace.define.api", "from headrace.explore.committed import files"),
+    ("headrace.define.api", "from headrace.explore.scan import scan"),
     ("headrace.connectors.kinds", 'KINDS = {"x": "headrace.store.db:Db"}'),
     ("headrace.connectors.files", "m = import_module('headrace.cli.main')"),
     ("headrace.newroom.x", ""),

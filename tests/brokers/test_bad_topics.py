@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from brokers.cluster import Cluster
 from brokers.conftest import made, sent
 from e2e import rig
+from headrace.checkpoints import committed
 from headrace.errors import ConnectorError
-from headrace.explore import committed
 
 pytestmark = pytest.mark.e2e
 HUGE = 50_000_000

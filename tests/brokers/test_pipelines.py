@@ -28,8 +28,8 @@ from brokers.cluster import Cluster, tool
 from brokers.conftest import everything, made, sent
 from brokers.numbered import Numbers
 from e2e import oracle, rig
+from headrace.checkpoints import committed
 from headrace.errors import ConnectorError
-from headrace.explore import committed
 from headrace.model.places import Places
 from headrace.state import folders
 

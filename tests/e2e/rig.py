@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from e2e import oracle
 from headrace import processes
-from headrace.explore import committed
+from headrace.checkpoints import committed
 from headrace.project import reading
 from headrace.project.workspace import open_workspace
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from e2e import rig
-from headrace.explore import committed
+from headrace.checkpoints import committed
 
 pytestmark = pytest.mark.e2e
 QUERY = Path("checkpoints/once/copied")

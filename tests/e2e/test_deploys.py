@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from e2e import rig
+from headrace.checkpoints import committed
 from headrace.driver import classes
-from headrace.explore import committed
 
 pytestmark = pytest.mark.e2e
 PIPELINE = "small"

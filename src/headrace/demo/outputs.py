@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from headrace.checkpoints import committed
 from headrace.config import Settings
 from headrace.demo.count import Found, Row, beat_row
 from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.errors import ConnectorError, StoreError
-from headrace.explore import committed
 from headrace.model.places import Places
 from headrace.store import alerts, db
 

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from headrace.checkpoints import layout
+from headrace.checkpoints import committed, layout
 from headrace.config import Settings
 from headrace.demo import outputs
 from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.errors import ConnectorError
-from headrace.explore import committed
 from headrace.model.places import Places
 
 FROM_INPUT = ("history", "heartbeats", "overloaded", outputs.QUARANTINE)

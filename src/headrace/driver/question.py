@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import config, jsonfile
+from headrace.checkpoints import committed
 from headrace.connectors import kinds
 from headrace.connectors.files import Files
 from headrace.driver import analyse, pipeline
 from headrace.driver.fleet import Fleet
 from headrace.errors import SqlError
-from headrace.explore import committed, live
+from headrace.explore import live
 from headrace.explore.answer import AsOf, plain
 from headrace.model.runs import Ending, Exit, RunSpec
 

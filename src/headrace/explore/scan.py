@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.checkpoints import committed
 from headrace.connectors.files import Files
 from headrace.errors import SqlError
-from headrace.explore import committed, live
+from headrace.explore import live
 from headrace.explore.names import Table, files_of
 
 USE_SPARK = "headrace sql --spark reads it, with a Spark of its own (some seconds more)"

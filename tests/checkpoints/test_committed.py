@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headrace.checkpoints import committed
 from headrace.errors import ConnectorError
-from headrace.explore import committed
 
 
 def entry(name: str, action: str = "add", **more: Any) -> str:
