@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -347,8 +347,13 @@ class Lived:
 
     def copy(self, target: Path) -> rig.Project:
         """For what will be refused: the copy's input is at another path, so it may not run."""
-        shutil.copytree(self.project.folder, target, ignore=shutil.ignore_patterns(".headrace"))
+        project = self.copy_with_data(target)
         shutil.rmtree(target / "data")
+        return project
+
+    def copy_with_data(self, target: Path) -> rig.Project:
+        """May run from the beginning, with a checkpoint of its own."""
+        shutil.copytree(self.project.folder, target, ignore=shutil.ignore_patterns(".headrace"))
         return rig.Project(target)
 
 
@@ -464,6 +469,47 @@ def test_a_lost_metadata_file_is_refused_and_the_told_command_repairs_it(lived: 
     project.headrace("run", "once")
     assert rows(project) == Counter({"a": 1, "b": 1})
     assert json.loads((project.folder / QUERY / "v1" / "metadata").read_text())["id"] == query_id
+    assert project.living() == []
+
+
+def set_a_new_checkpoint(project: rig.Project) -> None:
+    """As the catalogue recommends for a changed key, and forgets the sink."""
+    toml = project.folder / "headrace.toml"
+    toml.write_text(f'{toml.read_text()}\n[pipelines.once.queries.copied]\ncheckpoint = "new"\n')
+
+
+def delete_the_sink_s_log(project: rig.Project) -> None:
+    shutil.rmtree(project.folder / "data" / "out" / "_spark_metadata")
+
+
+@pytest.mark.parametrize(
+    ("do", "words"),
+    [
+        (set_a_new_checkpoint, "but its checkpoint is new"),
+        (delete_the_sink_s_log, "out/_spark_metadata does not exist"),
+    ],
+)
+def test_a_sink_that_does_not_fit_its_checkpoint_is_refused_and_the_fix_loses_nothing(
+    lived: Lived, tmp_path: Path, java: Java, do: Callable[[rig.Project], None], words: str
+) -> None:
+    project = lived.copy_with_data(tmp_path / "project")
+    project.give("c")
+    do(project)
+    before = content(project.folder / "data")
+
+    said = project.headrace("run", "once", code=3, env=java.env)
+
+    assert words in said
+    assert not java.note.exists(), "a JVM was started to find this"
+    assert content(project.folder / "data") == before
+    assert project.status("once")["state"] == "needs-attention"
+    assert "mv " in project.headrace("why", "once")
+
+    commands = re.search(r"still have: (mv .*)$", said, re.M)
+    assert commands, said
+    subprocess.run(["sh", "-c", commands[1]], check=True)
+    project.headrace("run", "once")
+    assert rows(project) == Counter(path.name for path in (project.folder / "incoming").iterdir())
     assert project.living() == []
 
 

@@ -134,6 +134,10 @@ for number in range(2):
         .option("checkpointLocation", "checkpoint").trigger(availableNow=True).start()
     )
     query.awaitTermination()
+try:
+    lines.writeStream.start("out", "json", checkpointLocation="new").awaitTermination()
+except Exception as exc:
+    Path("refused").write_text(str(exc))
 spark.stop()
 sys.exit(int(sys.argv[1]))
 """
@@ -156,4 +160,7 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(
     files = (project.folder / "out").glob("*.json")
     lines = [line for file in files for line in file.read_text().splitlines(keepends=True)]
     assert sorted(lines) == ['{"value":"line 0"}\n', '{"value":"line 1"}\n']
+    assert (
+        "has batches up to 1, but its checkpoint is new" in (project.folder / "refused").read_text()
+    )
     assert project.marked() == []

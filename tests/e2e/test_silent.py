@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from e2e import rig
-from headrace.explore import committed
+from headrace.checkpoints import committed
 
 pytestmark = pytest.mark.e2e
 ROWS = 30

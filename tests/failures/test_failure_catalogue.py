@@ -17,7 +17,7 @@ import pytest
 
 from headrace.failures.catalogue import table
 from headrace.failures.classify import FailureText, classify
-from headrace.failures.entry import Kind
+from headrace.failures.entry import Entry, Kind
 
 SPARK = "org.apache.spark.SparkException"
 KAFKA = "org.apache.kafka.common.errors."
@@ -702,3 +702,10 @@ def test_an_expression_that_fails_is_told_with_the_line_that_made_it() -> None:
     verdict = classify(cause("org.apache.spark.SparkNumberFormatException", said))
 
     assert verdict.where == "pipelines/shop.py:13"
+
+
+@pytest.mark.parametrize("entry", table.ENTRIES, ids=lambda entry: str(entry.slug))
+def test_a_new_checkpoint_is_never_recommended_without_a_new_folder_for_a_file_sink(
+    entry: Entry,
+) -> None:
+    assert entry.fix.count("new `checkpoint`") == entry.fix.count("for a file sink, a new folder")

@@ -92,3 +92,8 @@ def test_an_object_store_has_no_kernel_lock(spark: SparkSession) -> None:
     lock.take(spark, "s3a://bucket/checkpoints/q/v1")
 
     assert lock.local_path("s3a://bucket/checkpoints/q/v1") is None
+
+
+@pytest.mark.parametrize("uri", ["file:///srv/a%20b/v1", "file:/srv/a%20b/v1", "/srv/a%20b/v1"])
+def test_a_file_uri_is_read_as_hadoop_reads_it(uri: str) -> None:
+    assert lock.local_path(uri) == Path("/srv/a%20b/v1")

@@ -10,6 +10,12 @@ from typing import Any
 import pytest
 from building import built, drained, problems
 
+from headrace import config
+from headrace.driver import pipeline
+from headrace.driver.events import EventsFile
+from headrace.driver.fleet import Fleet
+from headrace.errors import CheckpointError
+from headrace.model.runs import RunSpec
 from headrace.transforms.quarantine import OBSERVED, RAW_BYTES
 
 pytestmark = pytest.mark.spark
@@ -208,3 +214,20 @@ def test_looking_too_seldom_for_silence_is_refused(spark: Any, folder: Path) -> 
     (found,) = problems(spark, folder, code)
     assert found.code == "timer-interval"
     assert 'every="5 seconds"' in str(found.fix)
+
+
+def test_a_quarantine_that_does_not_fit_its_checkpoint_is_refused_before_any_start(
+    spark: Any, folder: Path
+) -> None:
+    hidden = next(p for p in built(spark, folder, CODE).planned if "quarantine" in p.query.name)
+    log = Path(hidden.query.sink["path"]) / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "0").write_text("v1")
+    spec = RunSpec("orders-1", "orders", str(folder), str(folder / ".headrace"), "v", "dev", "o.py")
+    ours = Fleet(spark, EventsFile(folder / "events.jsonl"))
+
+    with pytest.raises(CheckpointError) as caught:
+        pipeline._claim(spark, spec, config.load(folder, "dev"), hidden, ours)
+
+    assert caught.value.code == "sink-log-ahead"
+    assert str(log.parent) in (caught.value.fix or "")

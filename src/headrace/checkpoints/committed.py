@@ -1,7 +1,8 @@
 """Which files of a file sink count: exactly those that its log, `_spark_metadata`, has committed.
 
-Read by SQL and by readers of a stream's output. A plain listing of the folder also shows files of
-batches that were cut half-way. The log is `N` a batch and, every tenth, `N.compact`: all so far.
+Read by SQL, by readers of a stream's output, and by `sinks` before a start. A plain listing of the
+folder also shows files of batches that were cut half-way. The log is `N` a batch and, every tenth,
+`N.compact`: all so far.
 Invariant: reads only; either the whole truth of one moment, or an error, never a part.
 """
 
@@ -9,12 +10,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from headrace.checkpoints.problems import first_gap
 from headrace.errors import ConnectorError
+
+T = TypeVar("T")
 
 LOG = "_spark_metadata"
 _CODED = re.compile("[%?#]")
@@ -44,15 +49,14 @@ def files(path: Path, *, with_batches: bool = True) -> list[Committed]:
                 slug="no-commit-log",
             )
         return []
-    for _ in range(_TRIES - 1):
-        try:
-            return _read(log, with_batches)
-        except FileNotFoundError:
-            continue
-    try:
-        return _read(log, with_batches)
-    except FileNotFoundError as exc:
-        raise _damaged(Path(exc.filename or log), "it vanished while it was read") from exc
+    return _retried(log, lambda: _read(log, with_batches))
+
+
+def last_batch(path: Path) -> int | None:
+    """The newest batch in the log, None if it has none. Raises if an entry that still counts is
+    missing or damaged; only a compact one, which may be large, is taken as it is."""
+    log = path / LOG
+    return _retried(log, lambda: _last_batch(log)) if log.is_dir() else None
 
 
 def newest(path: Path) -> tuple[float | None, int | None]:
@@ -73,6 +77,25 @@ def _newest(log: Path) -> tuple[float | None, int | None]:
     return file.stat().st_mtime, batch
 
 
+def _retried(log: Path, read: Callable[[], T]) -> T:
+    for _ in range(_TRIES - 1):
+        try:
+            return read()
+        except FileNotFoundError:
+            continue
+    try:
+        return read()
+    except FileNotFoundError as exc:
+        raise _damaged(Path(exc.filename or log), "it vanished while it was read") from exc
+
+
+def _last_batch(log: Path) -> int | None:
+    base, later = _current(log, *_numbers(log))
+    for number in later:
+        _entries(log / str(number))
+    return later[-1] if later else base
+
+
 def _has_data(path: Path) -> bool:
     if not path.is_dir():
         return path.exists()
@@ -80,12 +103,8 @@ def _has_data(path: Path) -> bool:
 
 
 def _read(log: Path, with_batches: bool) -> list[Committed]:
-    names = {p.name for p in log.iterdir()}
-    plain = {int(n) for n in names if re.fullmatch(r"[0-9]+", n)}
-    compact = sorted(int(m[1]) for n in names if (m := re.fullmatch(r"([0-9]+)\.compact", n)))
-    base = compact[-1] if compact else None
-    later = sorted(n for n in plain if base is None or n > base)
-    _refuse_gap(log, base, later)
+    plain, compact = _numbers(log)
+    base, later = _current(log, plain, compact)
     found: dict[str, Committed] = {}
     deleted: set[str] = set()
     if base is not None:
@@ -98,18 +117,28 @@ def _read(log: Path, with_batches: bool) -> list[Committed]:
     return [one for uri, one in found.items() if uri not in deleted]
 
 
-def _refuse_gap(log: Path, base: int | None, later: list[int]) -> None:
-    expected = 0 if base is None else base + 1
-    for number in later:
-        if number != expected:
-            raise ConnectorError(
-                f"{log} lacks the entry {expected}: it goes on with {number}.",
-                why="an entry of the log was deleted; what is committed cannot be known",
-                where=str(log),
-                fix=f"restore {log} from a backup",
-                slug="commit-log-gap",
-            )
-        expected += 1
+def _numbers(log: Path) -> tuple[set[int], list[int]]:
+    """Of the plain entries, and of the compact ones in order."""
+    names = {p.name for p in log.iterdir()}
+    plain = {int(n) for n in names if re.fullmatch(r"[0-9]+", n)}
+    compact = sorted(int(m[1]) for n in names if (m := re.fullmatch(r"([0-9]+)\.compact", n)))
+    return plain, compact
+
+
+def _current(log: Path, plain: set[int], compact: list[int]) -> tuple[int | None, list[int]]:
+    """What counts: the newest compact entry, and the plain ones after it."""
+    base = compact[-1] if compact else None
+    later = sorted(n for n in plain if base is None or n > base)
+    missing = first_gap([-1 if base is None else base, *later])
+    if missing is not None:
+        raise ConnectorError(
+            f"{log} lacks the entry {missing}, but has the entry {later[-1]}.",
+            why="an entry of the log was deleted; what is committed cannot be known",
+            where=str(log),
+            fix=f"restore {log} from a backup",
+            slug="commit-log-gap",
+        )
+    return base, later
 
 
 def _batches_before(log: Path, compact: list[int], plain: set[int]) -> dict[str, int]:

@@ -7,7 +7,9 @@ another query. What lies inside the folder is read in `checkpoints/layout.py`.
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +59,23 @@ def read(checkpoint: Path) -> Identity | None:
         ) from exc
 
 
+def start_over(checkpoint: Path, sink: Path | None) -> str:
+    """How to begin again with batch 0, as the end of a fix. `sink` is the folder of a file sink: it
+    skips batches that it has seen, so it has to move together with the checkpoint."""
+    paths = [checkpoint, place(checkpoint), *([sink] if sink is not None else [])]
+    moves = [
+        shlex.join(["mv", str(path), str(_free_name(path))])
+        for path in map(Path.absolute, paths)
+        if os.path.lexists(path)
+    ]
+    return f"to process again all input that the sources still have: {' && '.join(moves)}"
+
+
+def _free_name(path: Path) -> Path:
+    names = (path.with_name(f"{path.name}.old{n or ''}") for n in itertools.count())
+    return next(name for name in names if not os.path.lexists(name))
+
+
 def write(checkpoint: Path, identity: Identity) -> None:
     """Whole and on disk when this returns. OSError passes through."""
     jsonfile.write_json(place(checkpoint), identity.to_json())
@@ -68,21 +87,23 @@ def verify(
     pipeline: str,
     query: str,
     project: str | None = None,
+    sink: Path | None = None,
 ) -> CheckpointError | None:
-    """Why this query must not start on this checkpoint, if so. Pure."""
+    """Why this query must not start on this checkpoint, if so. `sink` is the folder of a file sink,
+    which only the fixes name."""
     if identity is not None and _is_foreign(identity, pipeline, query, project):
         return _foreign(identity, layout, pipeline, query, project)
     known = identity.query_id if identity is not None else None
     if layout.query_id is None and (known is not None or layout.is_started):
-        return _lost(known, layout)
+        return _lost(known, layout, sink)
     if known is not None and layout.query_id != known:
         return CheckpointError(
             f"The checkpoint of {pipeline}/{query} was replaced: it belongs to query id"
             f" {layout.query_id}, the one used last was {known}.",
             why="sinks that count batches by query id would write rows twice or not at all",
             where=layout.path,
-            fix="put the old folder back; or, to go on with this one on purpose,"
-            f" rm {shlex.quote(layout.path + '.json')}",
+            fix=f"put the old folder back; or, to go on with this one{_and_folder(sink)} on"
+            f" purpose, rm {shlex.quote(layout.path + '.json')}",
             slug="checkpoint-replaced",
         )
     return None
@@ -103,18 +124,21 @@ def _foreign(
         f" {identity.project!r}, not to {ours}.",
         why="two queries on one checkpoint lose or double rows",
         where=layout.path,
-        fix="give this query another checkpoint, or the old name back; if it was renamed on"
-        f" purpose, rm {shlex.quote(layout.path + '.json')}",
+        fix="give this query its old name back, or another checkpoint and, for a file sink, another"
+        f" folder; if it was renamed on purpose, rm {shlex.quote(layout.path + '.json')}",
         slug="checkpoint-foreign",
     )
 
 
-def _lost(known: str | None, layout: Layout) -> CheckpointError:
+def _and_folder(sink: Path | None) -> str:
+    return f" and the {sink} that belongs to it" if sink is not None else ""
+
+
+def _lost(known: str | None, layout: Layout, sink: Path | None) -> CheckpointError:
     metadata = shlex.quote(f"{layout.path}/metadata")
-    remembered = shlex.quote(layout.path + ".json")
     if not layout.is_started:
         what = f"The checkpoint {layout.path} is empty, but query {known} was started on it before."
-        fix = f"restore the folder from a backup; or, to begin anew on purpose, rm {remembered}"
+        fix = f"restore the folder from a backup; or, {start_over(Path(layout.path), sink)}"
     elif known is None:
         what = f"The checkpoint {layout.path} has batches but no usable `metadata` file."
         fix = f"restore {metadata} from a backup"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.checkpoints import identity, layout
+from headrace.checkpoints import identity, layout, sinks
 from headrace.checkpoints.problems import Problem
 from headrace.driver import fresh, listener, lock
 from headrace.driver.events import EventsFile
@@ -74,6 +74,7 @@ class Claim:
     pipeline: str
     query: str
     is_named: bool = True  # False: Headrace invented the name, so it proves nothing
+    sink: Path | None = None  # the folder of a file sink on a disk of this machine
     fingerprint: dict[str, Any] = field(default_factory=dict)
 
 
@@ -129,7 +130,7 @@ class Fleet:
             raise CheckpointError(
                 f"Two queries of this run use the checkpoint {path}.",
                 why="a checkpoint belongs to one query; two would overwrite each other's offsets",
-                fix="give each query a checkpoint of its own",
+                fix="give each query a checkpoint and, for a file sink, a folder of its own",
                 slug="checkpoint-shared",
             )
         claimed = claim(spark, checkpoint, owner)
@@ -165,7 +166,7 @@ class Fleet:
 
 
 def unusable(checkpoint: str, owner: Claim) -> CheckpointError | None:
-    """Why a query must not start on this checkpoint, as far as files tell: no JVM is needed."""
+    """Why a query must not start on this checkpoint, by what is on disk: no JVM is needed."""
     folder = lock.local_path(checkpoint)
     if folder is None:
         return None
@@ -175,10 +176,14 @@ def unusable(checkpoint: str, owner: Claim) -> CheckpointError | None:
         return exc
     found = layout.read(folder)
     query = owner.query if owner.is_named or known is None else known.query
-    if error := identity.verify(known, found, owner.pipeline, query, owner.project):
+    error = identity.verify(known, found, owner.pipeline, query, owner.project, owner.sink)
+    if error is not None:
         return error
-    grave = [one for one in found.problems if one.slug not in HARMLESS]
-    return _damaged(owner, found.path, grave) if grave else None
+    if grave := [one for one in found.problems if one.slug not in HARMLESS]:
+        return _damaged(owner, found.path, grave)
+    if owner.sink is None:
+        return None
+    return sinks.mismatch(f"{owner.pipeline}/{query}", found, owner.sink)
 
 
 def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identity | None:

@@ -12,7 +12,7 @@ import os
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 
 from headrace.errors import CheckpointError
 
@@ -26,11 +26,12 @@ _held: dict[Path, Any] = {}
 
 
 def local_path(checkpoint: str) -> Path | None:
-    """The folder of a checkpoint on this machine's disks, None for one elsewhere (s3a://…)."""
-    parts = urlparse(checkpoint)
-    if parts.scheme in ("", "file"):
-        return Path(unquote(parts.path) if parts.scheme else checkpoint)
-    return None
+    """The folder on this machine's disks, None for one elsewhere (s3a://…). As Hadoop reads it: a
+    `%20` in a `file:` URI is part of the name."""
+    scheme = urlparse(checkpoint).scheme
+    if scheme == "file":
+        return Path("/" + checkpoint.partition(":")[2].lstrip("/"))
+    return None if scheme else Path(checkpoint)
 
 
 def take(spark: SparkSession, checkpoint: str) -> None:
@@ -110,7 +111,7 @@ def _unwritable(folder: Path, exc: Exception) -> CheckpointError:
         f"The checkpoint folder {folder} cannot be written: {reason}.",
         why="a query that cannot record its progress would start from the beginning each time",
         where=str(folder),
-        fix="make the folder writable for this user, free space on its disk, or set "
-        "[project] checkpoints to another place",
+        fix="make the folder writable for this user, free space on its disk, or move all "
+        "checkpoints to another place and set [project] checkpoints to it",
         slug="checkpoint-unwritable",
     )

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import config, jsonfile, references
 from headrace.connectors import jars
+from headrace.connectors.connector import Connector
+from headrace.connectors.files import Files
 from headrace.define import checks, loader
 from headrace.define import graph as graphs
 from headrace.define.declared import Collector
@@ -198,11 +200,16 @@ def _refuse_unusable(wanted: graphs.Graph, settings: config.Settings) -> None:
     problems: list[Error] = []
     for name in wanted.queries:
         checkpoint = wanted.nodes[name].checkpoint
-        owner = Claim(settings.name, wanted.pipeline, name)
+        folder = _sink_folder(wanted.nodes[name].sink)
+        owner = Claim(settings.name, wanted.pipeline, name, sink=folder)
         error = lock.held_elsewhere(checkpoint) or fleet.unusable(checkpoint, owner)
         problems += [error] if error else []
     if problems:
         raise together(problems)
+
+
+def _sink_folder(sink: Connector) -> Path | None:
+    return lock.local_path(sink.path) if isinstance(sink, Files) else None
 
 
 def _claim(
@@ -219,6 +226,7 @@ def _claim(
         project=settings.name,
         pipeline=spec.pipeline,
         query=query.name,
+        sink=_sink_folder(planned.sink),
         fingerprint=dict(query.fingerprint),
     )
     return ours.claim(spark, query.checkpoint, owner)

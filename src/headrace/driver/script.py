@@ -8,20 +8,22 @@ the checkpoint's lock and records where the query was started. The script's own 
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import config, references
 from headrace.connectors import jars
+from headrace.connectors.files import FORMATS
 from headrace.define import versions
-from headrace.driver import classes, ending, fleet, pipeline, session
+from headrace.driver import classes, ending, fleet, lock, pipeline, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -119,6 +121,8 @@ class _Noted:
 
     name: str | None = None
     checkpoint: str | None = None
+    format: str | None = None  # the method's name, where a function takes the rows
+    path: str | None = None
 
 
 @dataclass
@@ -148,6 +152,8 @@ class _Script:
         _wrap(DataStreamWriter, "option", self._option)
         _wrap(DataStreamWriter, "options", self._options)
         _wrap(DataStreamWriter, "queryName", self._query_name)
+        for name in ("format", "foreach", "foreachBatch"):
+            _wrap(DataStreamWriter, name, self._format)
         _wrap(DataStreamWriter, "start", self._start)
         _wrap(DataStreamWriter, "toTable", self._start)
 
@@ -175,6 +181,8 @@ class _Script:
     def _option(self, original: Callable[..., Any], writer: Any, key: str, value: Any) -> Any:
         if key.lower() == "checkpointlocation":
             self._noted_of(writer).checkpoint = str(value)
+        if key.lower() == "path":
+            self._noted_of(writer).path = str(value)
         return original(writer, key, value)
 
     def _options(self, original: Callable[..., Any], writer: Any, **options: Any) -> Any:
@@ -186,19 +194,28 @@ class _Script:
         self._noted_of(writer).name = name
         return original(writer, name)
 
+    def _format(self, original: Callable[..., Any], writer: Any, *args: Any, **named: Any) -> Any:
+        name = original.__name__
+        given = next(iter((*args, *named.values())), None)
+        self._noted_of(writer).format = str(given) if name == "format" else name
+        return original(writer, *args, **named)
+
     def _start(self, original: Callable[..., Any], writer: Any, *args: Any, **options: Any) -> Any:
         """Name it, lock its checkpoint, start it as the script says, watch it."""
         if self.fleet.is_closed:
             raise SystemExit(0)  # the run is ending; a script that loops must not begin again
         noted = self._noted_of(writer)
-        given = options.get("queryName") or noted.name
+        asked = inspect.signature(original).bind(writer, *args, **options).arguments
+        given = asked.get("queryName") or noted.name
         name = given or self._invented_name()
         if given is None:
             writer.queryName(name)
         checkpoint = options.get("checkpointLocation") or noted.checkpoint or self._default(name)
         spark = writer._spark
         self._attach(spark)  # a session made without its builder
-        claimed = self._claim(spark, checkpoint, name, is_named=given is not None)
+        sink = _sink_folder(spark, noted, asked) if original.__name__ == "start" else None
+        owner = Claim(self.spec.project, self.spec.pipeline, name, given is not None, sink)
+        claimed = self._claim(spark, checkpoint, owner)
         query: StreamingQuery = original(writer, *args, **options)
         if claimed is not None:
             fleet.record(str(checkpoint), replace(claimed, query_id=str(query.id)))
@@ -207,10 +224,9 @@ class _Script:
         self.fleet.enter(Watched(name, query, checkpoint), epoch, facts)
         return query
 
-    def _claim(self, spark: Any, checkpoint: str | None, name: str, *, is_named: bool) -> Any:
+    def _claim(self, spark: Any, checkpoint: str | None, owner: Claim) -> Any:
         if checkpoint is None:
             return None
-        owner = Claim(self.spec.project, self.spec.pipeline, name, is_named=is_named)
         claimed = self.fleet.claim(spark, checkpoint, owner)
         if claimed is not None:
             fleet.record(checkpoint, claimed)
@@ -244,6 +260,13 @@ class _Script:
             if frame.filename == str(_original(self.spec)):
                 return f"{self.spec.file}:{frame.lineno}"
         return self.spec.file
+
+
+def _sink_folder(spark: Any, noted: _Noted, asked: Mapping[str, Any]) -> Path | None:
+    """The folder that the query will write to, if it is a file sink with a path on this machine."""
+    path = asked.get("path") or noted.path
+    format_ = asked.get("format") or noted.format or spark.conf.get("spark.sql.sources.default")
+    return lock.local_path(str(path)) if path and format_.lower() in FORMATS else None
 
 
 def _is_local(builder: Any) -> bool:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+# A file sink skips batch numbers that its log has already, and a new checkpoint counts from 0.
+NEW_CHECKPOINT = "a new `checkpoint` for the query and, for a file sink, a new folder"
+
 
 class Kind(StrEnum):
     RETRY = "retry"  # goes away by itself: back off, no limit

@@ -117,8 +117,8 @@ def _state_commit(seen: Sequence[Batch], mean_ms: float) -> Verdict | None:
         "state-commit",
         f"State: {share:.0%} of {mean_ms:,.0f} ms a batch is committing state ({rows:,} rows in "
         f"{partitions} partitions).",
-        "Fewer state partitions (spark.sql.shuffle.partitions, with a new checkpoint), less state "
-        "(a shorter watermark), or a longer trigger.",
+        "Fewer state partitions (spark.sql.shuffle.partitions, with a new checkpoint and, for a "
+        "file sink, a new folder), less state (a shorter watermark), or a longer trigger.",
         gain=share / 2,
     )
 

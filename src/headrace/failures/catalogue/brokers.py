@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.failures.entry import Entry, Kind
+from headrace.failures.entry import NEW_CHECKPOINT, Entry, Kind
 
 _TOPICS = (
     r"[Tt]opics?:? \[?'?(?P<topic>[\w.-]+)",
@@ -29,7 +29,7 @@ ENTRIES = (
         why="Either a broker gave an old answer for a moment, or the topic was deleted and made "
         "anew.",
         fix="It is tried three times more. `headrace why NAME` says what was found. If the topic "
-        "was made anew, set a new `checkpoint` for the query: it reads the new topic from where "
+        f"was made anew, set {NEW_CHECKPOINT}: it reads the new topic from where "
         "`starting` says. Or go on at its end: `headrace start NAME --accept-gap`. In a first run "
         "`starting` is beyond the end: correct it.",
     ),
@@ -219,7 +219,7 @@ ENTRIES = (
         ),
         what="Kinesis no longer has what the checkpoint refers to.",
         why="A shard has expired, or the connector's metadata does not fit the checkpoint.",
-        fix="Restore both together from a backup, or set a new `checkpoint` for the query.",
+        fix=f"Restore both together from a backup, or set {NEW_CHECKPOINT}.",
     ),
     Entry(
         48,

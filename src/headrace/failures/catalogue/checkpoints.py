@@ -5,11 +5,11 @@ Most need a person: what a checkpoint lost cannot be guessed, and starting witho
 
 from __future__ import annotations
 
-from headrace.failures.entry import Entry, Kind
+from headrace.failures.entry import NEW_CHECKPOINT, Entry, Kind
 
 _REVERT = (
-    "Go back to the earlier definition (`headrace rollback NAME`), or set a new `checkpoint` for "
-    "the query: it then starts afresh, without its state."
+    "Go back to the earlier definition (`headrace rollback NAME`), or set "
+    f"{NEW_CHECKPOINT}: it then starts afresh, without its state."
 )
 _PATH = r"(?P<path>(?:[a-z0-9]+:)?/[^\s,;]*?)(?=[.,;]?(?:\s|$))"
 
@@ -114,7 +114,7 @@ ENTRIES = (
         what="A file of the query's state is missing or torn[: {path}].",
         why="It was deleted, or its write was cut short.",
         fix="It is tried twice more, as this can be a passing race. Then restore the checkpoint "
-        "from a backup, or set a new `checkpoint` for the query.",
+        f"from a backup, or set {NEW_CHECKPOINT}.",
     ),
     Entry(
         13,
@@ -174,8 +174,8 @@ ENTRIES = (
         names=(r"Checkpoint location " + _PATH,),
         what="The file `metadata` of the checkpoint is gone[: {path}].",
         why="It holds the query's identity; going on without it would process all input again.",
-        fix="Restore the file `metadata` from a backup. If the query shall start afresh, set a "
-        "new `checkpoint` for it.",
+        fix="Restore the file `metadata` from a backup. To start the query afresh, set "
+        f"{NEW_CHECKPOINT}.",
     ),
     Entry(
         18,
@@ -201,8 +201,8 @@ ENTRIES = (
         ),
         what="The file sink's own log is not complete[: {path}/_spark_metadata].",
         why="It was deleted, or the output path was changed while the checkpoint stayed the same.",
-        fix="Restore `_spark_metadata` or set the path back. To write to a new path, set a new "
-        "`checkpoint` for the query as well.",
+        fix="Restore `_spark_metadata` or set the path back. To start the query afresh, set "
+        f"{NEW_CHECKPOINT}.",
     ),
     Entry(
         19,

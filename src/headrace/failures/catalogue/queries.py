@@ -5,7 +5,7 @@ Read through `table`. Kinds come from what a second try could change: nothing, f
 
 from __future__ import annotations
 
-from headrace.failures.entry import Entry, Kind
+from headrace.failures.entry import NEW_CHECKPOINT, Entry, Kind
 
 UNKNOWN = Entry(
     1,
@@ -64,8 +64,8 @@ ENTRIES = (
         what="The number of sources of the query has changed[ from {before}][ to {now}].",
         why="The checkpoint keeps one position for each source, by order, and cannot be matched "
         "to the new ones.",
-        fix="Go back to the earlier definition (`headrace rollback NAME`), or set a new "
-        "`checkpoint` for the query and choose where its sources start.",
+        fix="Go back to the earlier definition (`headrace rollback NAME`), or set "
+        f"{NEW_CHECKPOINT}, and choose where its sources start.",
     ),
     Entry(
         7,
@@ -77,8 +77,8 @@ ENTRIES = (
         ),
         what="A source of the query was replaced by one of another kind.",
         why="The earlier source wrote the checkpoint's position; the new one cannot read it.",
-        fix="Go back to the earlier definition (`headrace rollback NAME`), or set a new "
-        "`checkpoint` for the query and choose where its sources start.",
+        fix="Go back to the earlier definition (`headrace rollback NAME`), or set "
+        f"{NEW_CHECKPOINT}, and choose where its sources start.",
     ),
     Entry(
         49,

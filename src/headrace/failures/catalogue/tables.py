@@ -5,7 +5,7 @@ A PostgreSQL code counts only beside PostgreSQL's name: Spark's own messages car
 
 from __future__ import annotations
 
-from headrace.failures.entry import Entry, Kind
+from headrace.failures.entry import NEW_CHECKPOINT, Entry, Kind
 
 _POSTGRES = r"(?s)(?:PSQLException|psycopg|asyncpg|BatchUpdateException|SQLTransientConnection).*"
 _DELTA_TABLE = (r"[Tt]able:? [`'\"]?(?P<table>[\w./:`-]+)",)
@@ -67,7 +67,7 @@ ENTRIES = (
         what="A column of a Delta source was renamed, dropped or has another type.",
         why="{message}",
         fix="Set schemaTrackingLocation on the source and confirm the change as the message says, "
-        "or set a new `checkpoint` for the query.",
+        f"or set {NEW_CHECKPOINT}.",
     ),
     Entry(
         32,
@@ -90,8 +90,8 @@ ENTRIES = (
         what="Rows of the source table were updated or deleted[ in version {version}].",
         why="A stream over a table can only follow added rows.",
         fix="Choose: skip such changes (skipChangeCommits; Iceberg: "
-        "streaming-skip-overwrite-snapshots), read the change feed, or set a new `checkpoint` "
-        "for the query.",
+        "streaming-skip-overwrite-snapshots), read the change feed, or set "
+        f"{NEW_CHECKPOINT}.",
     ),
     Entry(
         34,
@@ -106,7 +106,7 @@ ENTRIES = (
         patterns=(r"snapshot was expired|expired snapshot|Cannot load current offset at snapshot",),
         what="The part of the source table's history that comes next is gone.",
         why="The reader fell behind VACUUM or expiry, or the table was deleted and made anew.",
-        fix="Set a new `checkpoint` and start from a version that is still there; keep the "
+        fix=f"Set {NEW_CHECKPOINT}, and start from a version that is still there; keep the "
         "table's history for longer than the longest stop.",
     ),
     Entry(
