@@ -38,6 +38,20 @@ def test_the_first_and_the_last_record_of_a_stretch(broker: Cluster, topic: str)
     assert between(broker, topic, 7, 8) == (7, 7)
 
 
+def test_a_few_records_of_a_batch_are_read_from_within_it(broker: Cluster, topic: str) -> None:
+    """Of a partition of the batch that has more than enough of them."""
+    sent(broker, topic, *map(at, range(100)))
+    source = kafka(broker.servers(), subscribe=topic)
+    batch = {"startOffset": {topic: {"0": 20}}, "endOffset": {topic: {"0": 60}}}
+
+    few = Written().values(source, {"sources": [batch]}, None, most=10)
+    all_ = Written().values(source, {"sources": [batch]}, None, most=100)
+
+    first = int(str(few[0]).removeprefix("b'at ").rstrip("'"))
+    assert few == [f"at {n}".encode() for n in range(first, first + 10)]
+    assert all_ == [f"at {n}".encode() for n in range(20, 60)]
+
+
 def test_markers_of_transactions_are_passed_over(broker: Cluster, topic: str) -> None:
     """Of two transactions; the last place of each is its marker."""
     producer = Producer(

@@ -6,7 +6,7 @@
 N counts what a file source has found, not the batches of the query: offsets and progress objects
 name it as `logOffset`. Other sources keep only where they began, in sources/I/0: v1 / a JSON object
 or a number; Kafka puts a zero byte first. `driver/fresh.py` reads arrivals after every batch,
-`layout` reads problems before a start.
+`driver/records.py` paths now and then, `layout` problems before a start.
 Invariant: bounded work however many files there are, and never raises: what cannot be read is not
 known.
 """
@@ -18,6 +18,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from headrace.checkpoints.problems import (
     RESTORE,
@@ -118,7 +119,21 @@ def _ends(file: Path) -> bytes:
     return first[: first.rfind(b"\n") + 1] + last[last.find(b"\n") + 1 :]
 
 
+def paths(checkpoint: Path, source: int, entry: int) -> list[str]:
+    """Files that were taken with an entry, as addresses; some of them if there are many."""
+    lines, _, _ = _chosen(checkpoint / "sources" / str(source), entry)
+    found = (_body(line, entry).get("path") for line in lines)
+    return [path for path in found if isinstance(path, str)]
+
+
 def _of_entry(folder: Path, entry: int) -> list[tuple[int, float]]:
+    lines, step, part = _chosen(folder, entry)
+    times = (_time(_body(line, entry)) for line in lines)
+    return [(ms, step / part) for ms in times if ms is not None]
+
+
+def _chosen(folder: Path, entry: int) -> tuple[list[bytes], int, float]:
+    """Lines of an entry: every how many of those that were read, and which part was read."""
     mark = b'"batchId":%d' % entry
     for name, is_compact in ((str(entry), False), (f"{entry}.compact", True)):
         try:
@@ -127,9 +142,8 @@ def _of_entry(folder: Path, entry: int) -> list[tuple[int, float]]:
             continue
         mine = [line for line in lines if mark in line]
         step = -(-len(mine) // FILES_MAX) or 1
-        chosen = [ms for line in mine[::step] if (ms := _time(line, entry)) is not None]
-        return [(ms, step / part) for ms in chosen]
-    return []
+        return mine[::step], step, part
+    return [], 1, 1.0
 
 
 def _read(file: Path, is_compact: bool) -> tuple[list[bytes], float]:
@@ -153,12 +167,14 @@ def _places(size: int) -> Iterator[int]:
     return (number * (size - length) // (SLICES - 1) for number in range(SLICES))
 
 
-def _time(line: bytes, entry: int) -> int | None:
+def _body(line: bytes, entry: int) -> dict[str, Any]:
     try:
         body = json.loads(line)
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(body, dict) or body.get("batchId") != entry:
-        return None
+        return {}
+    return body if isinstance(body, dict) and body.get("batchId") == entry else {}
+
+
+def _time(body: dict[str, Any]) -> int | None:
     ms = body.get("timestamp")
     return ms if isinstance(ms, int) and not isinstance(ms, bool) and abs(ms) < 1 << 53 else None

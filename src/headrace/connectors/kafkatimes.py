@@ -1,4 +1,4 @@
-"""When records of a topic were written, by where they lie: for the age of a batch.
+"""A few records of a topic, by where they lie: when they were written, and what they say.
 
 Spark would tell it of each batch by itself (`observe`), but counts record by record, outside of the
 code that it generates: a twentieth of the CPU of a query that parses, joins and writes. Two records
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.kafkabroker import Broker
 from headrace.connectors.kafkafailures import confluent
@@ -31,22 +31,37 @@ class Times(Broker):
     ) -> tuple[float, float] | None:
         """Of the first and of the last record in these places, up to `after`. None: none of them
         came in time, or they carry no time."""
+        kafka = confluent()
+        until = self._until(topic, within_s)
+        begin = self._read(topic, partition, first, after, until, most=1)
+        tail = max(first, after - TAIL)
+        end = self._read(topic, partition, tail, after, until, most=TAIL) if begin else []
+        stamps = [one.timestamp() for one in (*begin, *end[-1:])]
+        if len(stamps) < 2 or any(kind == kafka.TIMESTAMP_NOT_AVAILABLE for kind, _ in stamps):
+            return None
+        return stamps[0][1] / 1000, stamps[1][1] / 1000
+
+    def values(
+        self, topic: str, partition: int, first: int, after: int, within_s: float, most: int
+    ) -> list[bytes | None]:
+        """Of so many records from `first` on, or of those that came in time."""
+        until = self._until(topic, within_s)
+        return [one.value() for one in self._read(topic, partition, first, after, until, most)]
+
+    def _until(self, topic: str, within_s: float) -> float:
         until = time.monotonic() + within_s
         if topic not in self._known:  # else the client looks for it once a second
             self._asked(lambda: self._consumer.list_topics(topic, timeout=within_s))
             self._known.add(topic)
-        begin = self._read(topic, partition, first, after, until, most=1)
-        tail = max(first, after - TAIL)
-        end = self._read(topic, partition, tail, after, until, most=TAIL) if begin else []
-        return (begin[0], end[-1]) if end else None
+        return until
 
     def _read(
         self, topic: str, partition: int, offset: int, after: int, until: float, most: int
-    ) -> list[float]:
+    ) -> list[Any]:
         kafka = confluent()
         place = kafka.TopicPartition(topic, partition, offset)
         self._asked(lambda: self._consumer.assign([place]))
-        found: list[float] = []
+        found: list[Any] = []
         try:
             while len(found) < most:
                 wait_s = BESIDE_S if found else max(0.0, until - time.monotonic())
@@ -55,10 +70,9 @@ class Times(Broker):
                     break
                 if message.error() is not None:
                     raise self._failed(message.error())
-                kind, at = message.timestamp()
-                if message.offset() >= after or kind == kafka.TIMESTAMP_NOT_AVAILABLE:
+                if message.offset() >= after:
                     break
-                found.append(at / 1000)
+                found.append(message)
                 if message.offset() == after - 1:
                     break
         finally:

@@ -53,7 +53,7 @@ def output_modes(spark: SparkSession, frame: DataFrame) -> dict[str, str | None]
     found: dict[str, str | None] = {}
     for mode in MODES:
         try:
-            checker.checkForStreaming(_plan(frame), getattr(modes, mode.capitalize())())
+            checker.checkForStreaming(plan_of(frame), getattr(modes, mode.capitalize())())
             found[mode] = None
         except AnalysisException as exc:
             found[mode] = said(exc)
@@ -63,7 +63,7 @@ def output_modes(spark: SparkSession, frame: DataFrame) -> dict[str, str | None]
 def operators(spark: SparkSession, frame: DataFrame) -> list[Operator]:
     """The stateful parts, from the sources outwards."""
     found: list[Operator] = []
-    for node in _walk(_plan(frame)):
+    for node in walk(plan_of(frame)):
         made = _operator(spark, node) if node.isStreaming() else None
         if made is not None:
             found.append(made)
@@ -74,11 +74,11 @@ def pandas_aggregates(frame: DataFrame) -> list[str]:
     """Functions that aggregate a group in pandas; Spark would refuse them with the first batch."""
     return [
         str(part.name())
-        for node in _walk(_plan(frame))
-        if _class(node) == "Aggregate" and node.isStreaming()
-        for made in _each(node.aggregateExpressions())
-        for part in _walk(made)
-        if _class(part) == "PythonUDAF"
+        for node in walk(plan_of(frame))
+        if class_of(node) == "Aggregate" and node.isStreaming()
+        for made in each(node.aggregateExpressions())
+        for part in walk(made)
+        if class_of(part) == "PythonUDAF"
     ]
 
 
@@ -86,8 +86,8 @@ def sources(frame: DataFrame, real_paths: Mapping[str, str] | None = None) -> li
     """Kind and path or topic of each streaming source in the order that a checkpoint knows them.
     `real_paths` undoes stand-ins that `build` has used."""
     found = []
-    for node in _walk(_plan(frame)):
-        name = _class(node)
+    for node in walk(plan_of(frame)):
+        name = class_of(node)
         if name == "StreamingRelation":
             source = node.dataSource()
             kind, options = source.className(), source.options()
@@ -121,8 +121,8 @@ def fingerprint(
         ],
         "watermarks": [
             f"{n.eventTime().name()} {n.delay().toString()}"
-            for n in _walk(_plan(frame))
-            if _class(n) == "EventTimeWatermark"
+            for n in walk(plan_of(frame))
+            if class_of(n) == "EventTimeWatermark"
         ],
         "sink": where,
     }
@@ -178,26 +178,24 @@ def first_line(text: str) -> str:
 
 
 def _operator(spark: SparkSession, node: Any) -> Operator | None:
-    name = _class(node)
+    name = class_of(node)
     if name == "Aggregate":
-        keys = [_named(e) for e in _each(node.groupingExpressions())]
+        keys = [_named(e) for e in each(node.groupingExpressions())]
         why = (
             None
             if not keys or any(k.is_watermarked for k in keys)
             else _no_watermark("grouping", keys)
         )
-        detail = _hash(
-            [_bare(e) for e in _each(node.aggregateExpressions())] + _made_by(node, keys)
-        )
+        detail = _hash([_bare(e) for e in each(node.aggregateExpressions())] + _made_by(node, keys))
         return Operator("aggregate", tuple(k.text for k in keys), why, detail)
     if name in ("Deduplicate", "Distinct"):
         attributes = node.keys() if name == "Deduplicate" else node.output()
-        keys = [_named(e) for e in _each(attributes)]
+        keys = [_named(e) for e in each(attributes)]
         why = None if any(k.is_watermarked for k in keys) else _no_watermark("deduplication", keys)
         return Operator("deduplicate", tuple(k.text for k in keys), why)
     if name == "DeduplicateWithinWatermark":
         return Operator(
-            "deduplicate-within-watermark", tuple(_named(e).text for e in _each(node.keys()))
+            "deduplicate-within-watermark", tuple(_named(e).text for e in each(node.keys()))
         )
     if name == "Join":
         if not (node.left().isStreaming() and node.right().isStreaming()):
@@ -219,7 +217,7 @@ class _Key:
 
 
 def _named(expression: Any) -> _Key:
-    if _class(expression) != "AttributeReference":
+    if class_of(expression) != "AttributeReference":
         return _Key(_bare(expression), _bare(expression), False, -1)
     name = expression.name()
     return _Key(
@@ -234,10 +232,10 @@ def _made_by(node: Any, keys: list[_Key]) -> list[str]:
     """How a key below is computed: a window of another size has the same name and type."""
     wanted = {k.id for k in keys}
     found = []
-    for below in _walk(node.child()):
-        if _class(below) == "Project":
-            for one in _each(below.projectList()):
-                if _class(one) == "Alias" and one.exprId().id() in wanted:
+    for below in walk(node.child()):
+        if class_of(below) == "Project":
+            for one in each(below.projectList()):
+                if class_of(one) == "Alias" and one.exprId().id() in wanted:
                     found.append(_bare(one.child()))
     return found
 
@@ -255,10 +253,10 @@ def _join_unbounded(spark: SparkSession, node: Any) -> str | None:
     condition = node.condition()
     if not condition.isDefined():
         return "it joins two streams without a condition"
-    for part in _walk(condition.get()):
-        if _class(part) == "EqualTo":
+    for part in walk(condition.get()):
+        if class_of(part) == "EqualTo":
             sides = (part.left(), part.right())
-            if any(_class(s) == "AttributeReference" and _named(s).is_watermarked for s in sides):
+            if any(class_of(s) == "AttributeReference" and _named(s).is_watermarked for s in sides):
                 return None
     jvm: Any = spark._jvm
     helper = jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper
@@ -275,23 +273,23 @@ def _join_unbounded(spark: SparkSession, node: Any) -> str | None:
     return f"the join's condition has no watermarked time range that bounds its {sides_kept} side"
 
 
-def _plan(frame: DataFrame) -> Any:
+def plan_of(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
 
 
-def _walk(node: Any) -> Iterator[Any]:
+def walk(node: Any) -> Iterator[Any]:
     """A tree of Scala from the top, left before right."""
     yield node
-    for child in _each(node.children()):
-        yield from _walk(child)
+    for child in each(node.children()):
+        yield from walk(child)
 
 
-def _each(items: Any) -> Iterator[Any]:
+def each(items: Any) -> Iterator[Any]:
     for position in range(items.size()):
         yield items.apply(position)
 
 
-def _class(node: Any) -> str:
+def class_of(node: Any) -> str:
     return str(node.getClass().getSimpleName())
 
 

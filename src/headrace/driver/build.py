@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from headrace.connectors.files import ddl
 from headrace.define import checks, guarantee, triggers
 from headrace.define.graph import Graph, GraphNode
 from headrace.define.order import in_order
-from headrace.driver import analyse, realtime
+from headrace.driver import analyse, counted, realtime
+from headrace.driver.counted import NOTHING, Counted
 from headrace.driver.frames import Frames
 from headrace.errors import Error, Problems, together
 from headrace.model.pipeline import Node, Query
@@ -39,6 +40,7 @@ class Planned:
     sink: Connector
     trigger: triggers.Trigger
     sources: tuple[Connector | None, ...] = ()
+    counted: Counted = NOTHING
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,16 @@ def _all_planned(work: Frames) -> Built:
     planned.sort(key=lambda p: names.index(p.query.name))
     order = in_order({p.query.name: work.streams_below(p.query.name) for p in planned})
     planned.sort(key=lambda p: order.index(p.query.name))
+    if work.streaming and work.prepare:
+        of = counted.of_pipeline(work, _countable(planned, work.graph.queries))
+        planned = [replace(p, counted=of.get(p.query.name, NOTHING)) for p in planned]
     return Built(tuple(planned), tuple(_nodes(work)), tuple(warnings))
+
+
+def _countable(planned: Sequence[Planned], own: Sequence[str]) -> dict[str, DataFrame]:
+    """Never a real-time query; hidden ones last, so that what they share is told of the others."""
+    found = {p.query.name: p.frame for p in planned if not isinstance(p.trigger, triggers.RealTime)}
+    return dict(sorted(found.items(), key=lambda item: item[0] not in own))
 
 
 def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -> Planned:

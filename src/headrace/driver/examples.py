@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace import references
+from headrace.driver import analyse
 from headrace.failures.redact import redact
 
 if TYPE_CHECKING:
@@ -38,16 +39,21 @@ class Examples:
     _looked_at: dict[str, float] = field(default_factory=dict)
 
     def of(
-        self, query: str, counts: Mapping[str, float], batch: int, java: Any, spark: SparkSession
+        self,
+        query: str,
+        counts: Mapping[str, float],
+        progress: Mapping[str, Any],
+        java: Any,
+        spark: SparkSession | None,
     ) -> dict[str, str]:
         """`java` is Spark's own query. Called on Spark's bus, right after the batch."""
         now = time.monotonic()
         is_due = now - self._looked_at.get(query, -EVERY_S) >= EVERY_S
-        if counts.get(AHEAD) and java is not None and is_due:
+        if counts.get(AHEAD) and java is not None and spark is not None and is_due:
             self._looked_at[query] = now
             try:
-                execution = _execution(java)
-                if execution is not None and execution.currentBatchId() == batch:
+                execution = java.streamingQuery().lastExecution()
+                if execution is not None and execution.currentBatchId() == progress.get("batchId"):
                     looking = (query, execution, spark)
                     threading.Thread(target=self._look, args=looking, daemon=True).start()
             except Exception as exc:  # a border: on Spark's bus nothing may be raised
@@ -64,12 +70,6 @@ class Examples:
             self._found.setdefault(query, {})[AHEAD] = redact(found, references.resolved())
 
 
-def _execution(java: Any) -> Any:
-    """Spark wraps the query that a batch is executed by."""
-    inner = java.streamingQuery() if "Wrapper" in java.getClass().getSimpleName() else java
-    return inner.lastExecution()
-
-
 def _farthest_ahead(execution: Any, spark: SparkSession) -> str | None:
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F
@@ -77,8 +77,8 @@ def _farthest_ahead(execution: Any, spark: SparkSession) -> str | None:
     own = spark.newSession()
     own.conf.set(_UNCHECKED, "false")
     jvm: Any = spark._jvm
-    for node in _walk(execution.analyzed()):
-        if node.getClass().getSimpleName() != "EventTimeWatermark":
+    for node in analyse.walk(execution.analyzed()):
+        if analyse.class_of(node) != "EventTimeWatermark":
             continue
         rows = jvm.org.apache.spark.sql.classic.Dataset.ofRows(own._jsparkSession, node.child())
         name = str(node.eventTime().name())
@@ -94,10 +94,3 @@ def _farthest_ahead(execution: Any, spark: SparkSession) -> str | None:
 def _short(value: str) -> str:
     plain = "".join(sign if sign.isprintable() else " " for sign in value)
     return plain if len(plain) <= VALUE_MAX else plain[: VALUE_MAX - 1] + "…"
-
-
-def _walk(node: Any) -> Iterator[Any]:
-    yield node
-    children = node.children()
-    for place in range(children.size()):
-        yield from _walk(children.apply(place))

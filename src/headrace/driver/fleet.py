@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoints import identity, layout, sinks
 from headrace.checkpoints.problems import Problem
-from headrace.driver import fresh, listener, lock
+from headrace.driver import facts, fresh, listener, lock
+from headrace.driver.counts import Counts
 from headrace.driver.events import EventsFile
+from headrace.driver.examples import Examples
 from headrace.driver.written import Written
 from headrace.errors import CheckpointError
 from headrace.model.events import Kind
@@ -86,12 +88,17 @@ class Fleet:
     terminated: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     progressed_at: dict[str, float] = field(default_factory=dict)  # by run id, on a steady clock
     written: Written = field(default_factory=Written)
+    examples: Examples = field(default_factory=Examples)
+    counts: Counts = field(init=False)
     is_closed: bool = False  # the run is ending: nothing may be started any more
     _claimed: set[str] = field(default_factory=set)  # checkpoints of queries about to start
     _folders: dict[str, Path] = field(default_factory=dict)  # of checkpoints here, by query
     _inactive: dict[str, float] = field(default_factory=dict)
     _sessions: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.counts = Counts(self.written)
 
     def attach(self, spark: SparkSession) -> None:
         """From now on this session's events are written down. Each session has its own queries."""
@@ -105,11 +112,19 @@ class Fleet:
         self.terminated[run_id] = (error, error_class)
         self.progressed_at.pop(run_id, None)
 
-    def note_progress(self, query: str, progress: Mapping[str, Any]) -> dict[str, Any] | None:
-        """-> how fresh the batch's answers are"""
-        self.progressed_at[str(progress.get("runId"))] = time.monotonic()
+    def note_progress(self, query: str, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """-> what a `progressed` event says beside Spark's own progress"""
+        run_id = str(progress.get("runId"))
+        self.progressed_at[run_id] = time.monotonic()
         folder = self._folders.get(query)
-        return fresh.sample(progress, folder, self.written.of(query, progress, folder))
+        java = next((one.query._jsq for one in self.all() if one.run_id == run_id), None)
+        # First what is gone with the next batch.
+        told = facts.of_batch(progress)
+        examples = self.examples.of(query, told["counts"], progress, java, self.spark)
+        counts = told["counts"] | self.counts.of(query, progress, folder, java)
+        ages = self.written.of(query, progress, folder)
+        told |= {"counts": counts, "fresh": fresh.sample(progress, folder, ages)}
+        return told | ({"examples": examples} if examples else {})
 
     def note_inactive(self, now: float) -> None:
         """Listeners lose events when a context stops: a query long inactive has ended as well."""

@@ -91,7 +91,7 @@ def _arrived(
     source: Mapping[str, Any], number: int, checkpoint: Path | None, committed_ms: float
 ) -> Points:
     """The rows of a source, shared out evenly over its files: how many each had is not written."""
-    upto, before = _entry(source.get("endOffset")), _entry(source.get("startOffset"))
+    upto, before = entry(source.get("endOffset")), entry(source.get("startOffset"))
     if checkpoint is None or upto is None:
         return []
     files = sources.arrivals(checkpoint, number, -1 if before is None else before, upto)
@@ -149,7 +149,7 @@ def _committed_ms(progress: Mapping[str, Any]) -> float | None:
     return None if took is None or began is None else began + max(0.0, took)
 
 
-def _entry(offset: Any) -> int | None:
+def entry(offset: Any) -> int | None:
     """A file source's own count. Other sources have other offsets: None."""
     number = offset.get("logOffset") if isinstance(offset, Mapping) else None
     if isinstance(number, bool) or not isinstance(number, int):

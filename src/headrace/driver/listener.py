@@ -1,7 +1,7 @@
 """Spark's own events, one line each in the events file.
 
 Callbacks arrive on Spark's listener bus through py4j: they take the text that Spark already has and
-write it, with how fresh the batch's answers are beside it; they never ask Spark for more.
+write it, with how fresh the batch's answers are and counts of it beside it.
 Invariant: no callback raises. Queries wait for none of them; only asking a broker takes time.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import references
-from headrace.driver import facts
 from headrace.driver.events import EventsFile
 from headrace.failures.redact import redact
 from headrace.model.events import Kind
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
 ERROR_LENGTH_MAX = 4000
 
 OnTerminated = Callable[[str, str | None, str | None], None]
-OnProgress = Callable[[str, Mapping[str, Any]], dict[str, Any] | None]
+OnProgress = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
 def add(
     spark: SparkSession, events: EventsFile, on_terminated: OnTerminated, on_progress: OnProgress
 ) -> None:
     """Both run on the bus. `on_terminated(run_id, error, error_class)` must only take a note;
-    `on_progress(query, progress)` says how fresh the batch is, and must not raise; what it waits
-    for, later events wait for as well.
+    `on_progress(query, progress)` says how fresh the batch is and what was counted of it, and must
+    not raise; what it waits for, later events wait for as well.
 
     Not PySpark's `addListener`: that copies every field of a progress into Python objects, dozens
     of calls into the JVM for one event. Spark's own interface gives the JSON text in two.
@@ -62,8 +61,7 @@ class _Listener:
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         progress = json.loads(event.progress().json())
         name = progress.get("name") or progress["id"]
-        fresh = self._on_progress(name, progress)
-        data = {"progress": progress, "fresh": fresh, **facts.of_batch(progress)}
+        data = {"progress": progress, **self._on_progress(name, progress)}
         self._events.tell(Kind.PROGRESSED, name, data)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802

@@ -65,7 +65,7 @@ def run(
     for planned, claimed in zip(built.planned, claims, strict=True):
         try:
             after = fresh.after(built.nodes, planned.query.inputs)
-            _start(spark, planned, claimed, ours, after)
+            start(spark, planned, claimed, ours, after)
         except Exception as exc:  # a border: Spark may refuse a start with anything
             logger.exception("%s could not be started", planned.query.name)
             return watch.failed_to_start(planned.query.name, ending.of_exception(exc, run_dir))
@@ -232,7 +232,7 @@ def _claim(
     return ours.claim(spark, query.checkpoint, owner)
 
 
-def _start(
+def start(
     spark: SparkSession, planned: build.Planned, claimed: Any, ours: Fleet, after: list[str]
 ) -> None:
     query = planned.query
@@ -244,12 +244,14 @@ def _start(
     )
     if not isinstance(planned.trigger, RealTime):  # of those, its topic tells more than a batch
         ours.written.note(query.name, planned.sources)
+    ours.counts.note(query.name, planned.counted)
     with realtime.without_adaptive(spark, planned.trigger):
         started = writer.trigger(**planned.trigger.arguments()).start()
     if claimed is not None and claimed.query_id != str(started.id):
         fleet.record(str(query.checkpoint), replace(claimed, query_id=str(started.id)))
     facts: dict[str, Any] = {"guarantee": query.guarantee, "place": query.place}
     facts |= {"fresh_within_s": query.fresh_within_s, "after": after}
+    facts["counted"] = planned.counted.described()
     if isinstance(planned.trigger, RealTime):
         facts["batch_length_s"] = planned.trigger.batch_s  # silent for so long is no stall
     if query.checkpoint is None:

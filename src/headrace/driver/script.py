@@ -24,6 +24,7 @@ from headrace.connectors import jars
 from headrace.connectors.files import FORMATS
 from headrace.define import versions
 from headrace.driver import classes, ending, fleet, lock, pipeline, session
+from headrace.driver.counted import of_script
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -216,10 +217,17 @@ class _Script:
         sink = _sink_folder(spark, noted, asked) if original.__name__ == "start" else None
         owner = Claim(self.spec.project, self.spec.pipeline, name, given is not None, sink)
         claimed = self._claim(spark, checkpoint, owner)
+        counted = of_script(writer._df, self._place())
+        self.fleet.counts.note(name, counted)
         query: StreamingQuery = original(writer, *args, **options)
         if claimed is not None:
             fleet.record(str(checkpoint), replace(claimed, query_id=str(query.id)))
-        facts = {"place": self._place(), "guarantee": None, "note": self._note(writer, checkpoint)}
+        facts = {
+            "place": self._place(),
+            "guarantee": None,
+            "note": self._note(writer, checkpoint),
+            "counted": counted.described(),
+        }
         epoch = claimed.epoch if claimed is not None else None
         self.fleet.enter(Watched(name, query, checkpoint), epoch, facts)
         return query

@@ -1,13 +1,15 @@
-"""When the records of a batch were written to their topics: asked of the brokers, for `fresh`.
+"""Records of a batch, asked of the brokers: when they were written, for `fresh`, and a few of them
+for `counts`.
 
-Called for every batch, on Spark's bus. Invariant: never raises; waits for `WITHIN_S`, and for as
-long again only while leaders move; takes at most one part in `REST` of a query's time: between,
-nothing is known.
+Called for every batch, on Spark's bus. Invariant: waits for `WITHIN_S`, and for as long again only
+while leaders move. `of` never raises, and takes at most one part in `REST` of a query's time:
+between, nothing is known.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -66,6 +68,22 @@ class Written:
             return {}
         finally:
             self._rests_until[query] = now + (self._clock() - now) * REST
+
+    def values(
+        self, kafka: Kafka, progress: Mapping[str, Any], checkpoint: Path | None, most: int
+    ) -> list[bytes | None]:
+        """Of some records of a batch, side by side in one partition of what `kafka` reads."""
+        places = [
+            place
+            for of_source in _places(progress, checkpoint)
+            for place in of_source
+            if kafka.covers(place[0])
+        ]
+        if not places:
+            return []
+        topic, partition, first, after = random.choice(places)  # noqa: S311 (a sample, no secret)
+        begin = random.randint(first, max(first, after - most))  # noqa: S311
+        return self._client(kafka).values(topic, partition, begin, after, WITHIN_S, most)
 
     def _asked(
         self, read: list[tuple[Kafka, Times]], places: list[tuple[str, int, int, int]], until: float

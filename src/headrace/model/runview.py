@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.model import freshness
 from headrace.model.events import Event, Kind
-from headrace.model.series import EMPTY, Series, numbers
+from headrace.model.series import EMPTY, Series, labels, numbers
 from headrace.model.trend import LAG
 
 BATCHES_REMEMBERED = 64
@@ -61,6 +61,7 @@ class QueryView:
     sources: tuple[str, ...] = ()  # as Spark describes them
     operators: tuple[str, ...] = ()  # that keep state
     examples: Mapping[str, str] = field(default_factory=dict)  # rows that show what is wrong
+    counted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # labels of its counts
     error_class: str | None = None
     error: str | None = None
     terminated_at: float | None = None
@@ -192,6 +193,7 @@ def _started(query: QueryView, event: Event, heard_at: float) -> QueryView:
         batch_length_s=_number(data.get("batch_length_s")),
         after=_texts(data.get("after")),
         fresh_within_s=_number(data.get("fresh_within_s")),
+        counted=labels(data.get("counted")),
         asking_since=None,
         advanced_at=heard_at,
         clear_at=heard_at,

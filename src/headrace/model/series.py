@@ -16,6 +16,7 @@ from typing import Any
 # ones: 10 minutes, then 3 hours, then a week.
 TIERS = ((10.0, 60), (60.0, 180), (3600.0, 168))
 NAMES_MAX = 300  # names come from data (fields of a schema): a file may hold anything
+LABELS_MAX = 50
 VALUE_MAX = 1e18
 NOTHING: Mapping[str, float] = MappingProxyType({})
 
@@ -89,6 +90,16 @@ def numbers(body: Any) -> dict[str, float]:
         if isinstance(name, str) and known is not None and len(found) < NAMES_MAX:
             found[name[:200]] = known
     return found
+
+
+def labels(body: Any) -> dict[str, dict[str, str]]:
+    """What counts are about (place, source, …), by the beginning of their names: parsed.logs."""
+    items = list(body.items())[:LABELS_MAX] if isinstance(body, Mapping) else []
+    return {
+        str(name)[:200]: {str(k)[:200]: v[:2000] for k, v in one.items() if isinstance(v, str)}
+        for name, one in items
+        if isinstance(one, Mapping)
+    }
 
 
 def number(value: Any) -> float | None:

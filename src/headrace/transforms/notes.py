@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,15 @@ class Timed:
 
     transform: str
     limit_s: float
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Records that `parse_json` makes columns of: a column of a frame, and the fields wanted."""
+
+    frame: DataFrame
+    column: str
+    schema: StructType
 
 
 @dataclass
@@ -37,6 +47,7 @@ class Notes:
     asides: list[DataFrame] = field(default_factory=list)
     timed: list[Timed] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)  # of every parse_json, in order
+    opened: list[Opened] = field(default_factory=list)  # by the same
 
 
 _NOTES: ContextVar[Notes | None] = ContextVar("headrace_notes", default=None)

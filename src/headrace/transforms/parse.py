@@ -57,6 +57,9 @@ def parse_json(
     given = {**_STRICT, **plain_options(options)}
     used = _engine(df, fields, kept, options, engine)
     opened = _Opened(fields, column, max_bytes, given, is_vectorised=used == engines.ARROW)
+    if (taken := notes.current()) is not None:
+        taken.engines.append(used)
+        taken.opened.append(notes.Opened(df, column, fields))
     if quarantine:
         _set_aside(df, opened)
     return opened.rows(df, kept).where(opened.is_good()).select(*kept, *opened.fields())
@@ -262,10 +265,7 @@ def _engine(
     of_kept = [df.schema[name] for name in kept]
     taken = notes.current()
     refused = engines.refusal(schema, of_kept, bool(options), time_parser)
-    used = engines.chosen(wish, taken, refused)
-    if taken is not None:
-        taken.engines.append(used)
-    return used
+    return engines.chosen(wish, taken, refused)
 
 
 def _set_aside(df: DataFrame, opened: _Opened) -> None:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from headrace.model.limits import HealthLimits
 from headrace.model.series import Bucket, Series
 
+NEARLY_ALL = 0.99
+
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """`part` of `whole` rows since `since`; `before` is the share in the time before that, and
-    `before_max` its highest over any stretch with enough rows. None: there is no past."""
+    """`part` of `whole` rows since `since`; `before` is the share in the time before that, which
+    is `before_s` long, and `before_max` its highest over any stretch with enough rows. None: there
+    is no past."""
 
     share: float
     part: float
@@ -19,6 +22,7 @@ class Shift:
     since: float
     before: float | None
     before_max: float | None
+    before_s: float = 0.0
 
     def is_jump(self, by: float, times: float = 2.0) -> bool:
         """Higher than ever before, by so much (in points) and so many times the usual."""
@@ -33,17 +37,24 @@ def shift(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift 
     Now is the newest window with enough rows. From there back goes the stretch in which the share
     was at least half of that; everything before it is the past.
     """
-    buckets = [bucket for bucket in series.buckets if bucket.sums.get(whole, 0.0) > 0]
-    recent = _recent(buckets, whole, limits)
-    if not recent:
+    buckets = _with_rows(series, whole)
+    newest = recent(series, whole, limits)
+    if not newest:
         return None
-    share = _share(recent, part, whole)
-    begin = len(buckets) - len(recent)
+    share = _share(newest, part, whole)
+    begin = len(buckets) - len(newest)
     while begin > 0 and _share(buckets[begin - 1 : begin], part, whole) >= share / 2 > 0:
         begin -= 1
     while begin < len(buckets) - 1 and _share(buckets[begin : begin + 1], part, whole) < share / 2:
         begin += 1  # the window began before the change did
-    streak, past = buckets[begin:], buckets[:begin]
+    return _shift(buckets[begin:], buckets[:begin], part, whole, limits)
+
+
+def _shift(
+    streak: list[Bucket], past: list[Bucket], part: str, whole: str, limits: HealthLimits
+) -> Shift | None:
+    if _rows(streak, whole) < limits.rows_min:
+        return None
     has_past = _rows(past, whole) >= limits.rows_min
     return Shift(
         share=_share(streak, part, whole),
@@ -52,7 +63,34 @@ def shift(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift 
         since=streak[0].begin,
         before=_share(past, part, whole) if has_past else None,
         before_max=_highest(past, part, whole, limits.rows_min) if has_past else None,
+        before_s=past[-1].end - past[0].begin if has_past else 0.0,
     )
+
+
+def full(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift | None:
+    """The newest stretch in which it is all rows or nearly; None if there is none, or too short.
+
+    The bucket before it may lie across the change: it belongs to neither, if there are others.
+    """
+    buckets = _with_rows(series, whole)
+    begin = len(buckets)
+    while begin > 0 and _share(buckets[begin - 1 : begin], part, whole) >= NEARLY_ALL:
+        begin -= 1
+    before = buckets[: max(0, begin - 1)]
+    past = before if _rows(before, whole) >= limits.rows_min else buckets[:begin]
+    return _shift(buckets[begin:], past, part, whole, limits)
+
+
+def recent(series: Series, whole: str, limits: HealthLimits) -> list[Bucket]:
+    """The newest buckets: a window, or more of them until there are enough rows. Empty: too few."""
+    buckets = _with_rows(series, whole)
+    found: list[Bucket] = []
+    for bucket in reversed(buckets):
+        is_enough = _rows(found, whole) >= limits.rows_min
+        if is_enough and buckets[-1].end - bucket.begin > limits.window_s:
+            break
+        found.insert(0, bucket)
+    return found if _rows(found, whole) >= limits.rows_min else []
 
 
 def percent(share: float) -> str:
@@ -63,14 +101,8 @@ def percent(share: float) -> str:
     return f"{shown:.0f} %" if 1 <= shown < 99 else f"{shown:.2g} %" if shown < 1 else "99 %"
 
 
-def _recent(buckets: list[Bucket], whole: str, limits: HealthLimits) -> list[Bucket]:
-    found: list[Bucket] = []
-    for bucket in reversed(buckets):
-        is_enough = _rows(found, whole) >= limits.rows_min
-        if is_enough and buckets[-1].end - bucket.begin > limits.window_s:
-            break
-        found.insert(0, bucket)
-    return found if _rows(found, whole) >= limits.rows_min else []
+def _with_rows(series: Series, whole: str) -> list[Bucket]:
+    return [bucket for bucket in series.buckets if bucket.sums.get(whole, 0.0) > 0]
 
 
 def _rows(buckets: list[Bucket], name: str) -> float:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from headrace.model.conditions import behind, future, growth, held, late, quarantined
+from headrace.model.conditions import (
+    behind,
+    future,
+    growth,
+    held,
+    late,
+    lookups,
+    nulls,
+    quarantined,
+)
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
 from headrace.model.runview import QueryView, RunView
@@ -16,6 +25,8 @@ CONDITIONS: tuple[Condition, ...] = (
     quarantined.find,
     future.find,
     late.find,
+    nulls.find,
+    lookups.find,
     held.find,
     behind.find,
     growth.find,
