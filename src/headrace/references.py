@@ -2,7 +2,7 @@
 
 What was resolved is remembered, so that it can be taken out of every text by its value before
 anything is stored or shown. Invariant: only a driver, the relay and `check --connect` use a value,
-and none writes one; the page's process asks for `values` only to take them out of what it shows.
+and none keeps one in a file; others ask for `values` only to take them out of what they show.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def resolved() -> frozenset[str]:
     return frozenset(_resolved)
 
 
-def values(settings: object) -> frozenset[str]:
+def values(settings: object, environment: Mapping[str, str] = os.environ) -> frozenset[str]:
     """What all references in there stand for, as far as they lead anywhere."""
     if isinstance(settings, Mapping):
-        return frozenset().union(*(values(one) for one in settings.values()))
+        return frozenset().union(*(values(one, environment) for one in settings.values()))
     if isinstance(settings, list | tuple):
-        return frozenset().union(*(values(one) for one in settings))
+        return frozenset().union(*(values(one, environment) for one in settings))
     found = set()
     for match in _REFERENCE.finditer(settings) if isinstance(settings, str) else ():
         with contextlib.suppress(ConfigError, UnicodeDecodeError):
-            found.add(_value(match[1], match[2]))
+            found.add(_value(match[1], match[2], environment))
     return frozenset(found)
 
 
@@ -53,10 +53,10 @@ def remembered(value: str) -> str:
     return value
 
 
-def _value(how: str, name: str) -> str:
+def _value(how: str, name: str, environment: Mapping[str, str] = os.environ) -> str:
     if how == "env":
-        if name in os.environ:
-            return os.environ[name]
+        if name in environment:
+            return environment[name]
         problem, fix = "The environment has no such variable.", f"export {name}=…"
     else:
         try:

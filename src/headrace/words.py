@@ -1,4 +1,4 @@
-"""What people write and mean: lengths of time, and names with a slip in them. Pure."""
+"""What people write and mean: lengths of time, misspelt names, text for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ _UNITS = {
     "h": 3600.0, "hour": 3600.0, "hours": 3600.0,
     "d": 86400.0, "day": 86400.0, "days": 86400.0,
 }  # fmt: skip
+# Colours, cursor moves and window titles; then every other control character except tab and line
+# end, and the marks that turn the rest of a line around.
+_ESCAPE = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
+    "|\x1b[]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)"
+    "|\x1b[ -/]*[0-~]"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
@@ -41,6 +49,11 @@ def parse_duration(value: object) -> float:
 def seconds(value: object) -> float | None:
     """The same of what may be left out."""
     return None if value is None else parse_duration(value)
+
+
+def harmless(text: str) -> str:
+    """The same without anything that a terminal obeys: it could rewrite what a person has read."""
+    return _CONTROL.sub("\ufffd", _ESCAPE.sub("", text))
 
 
 def near(name: str, allowed: Iterable[str]) -> str | None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
+import sys
 import threading
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from cli.stage import Project, eventually, started
+from headrace import processes
 from headrace.cli.options import Options
 from headrace.jsonfile import write_json
 from headrace.model.events import Event, Kind
@@ -35,6 +41,59 @@ def test_logs_of_an_earlier_run_and_as_json(project: Project) -> None:
     done = project.headrace("logs", "hello", "--run", run, "--json")
 
     assert json.loads(done.stdout) == {"run": run, "line": "old"}
+
+
+def test_logs_hides_secrets_and_nothing_in_it_moves_the_terminal(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_DB", "s3cret-value")
+    (project.folder / "headrace.toml").write_text('[spark]\n"spark.x" = "${env:SHOP_DB}"\n')
+    project.deployed()
+    project.ran(log=HOSTILE)
+
+    shown = project.headrace("logs", "hello").stdout
+    as_json = project.headrace("logs", "hello", "--json").stdout
+
+    assert shown.splitlines() == [
+        "known [hidden]",
+        "by url postgresql://app:[hidden]@db.test/shop",
+        "split [hidden]",
+        "red\ttext",
+        "title",
+        "back\ufffd\ufffd up\ufffd\ufffdstart",
+    ]
+    assert "s3cret" not in as_json
+    assert "hunter2" not in as_json
+
+
+HOSTILE = (
+    "known s3cret-value\n"
+    "by url postgresql://app:hunter2@db.test/shop\n"
+    "split s3cret\x1b[0m-value\n"
+    "\x1b[31mred\ttext\x1b[0m\n"
+    "title\x1b]0;owned\x07\n"
+    "back\x08\x9d up\x1b\rstart\n"
+)
+
+
+def test_logs_hides_what_only_the_supervisor_was_given(project: Project) -> None:
+    """As under systemd, whose EnvironmentFile is not read by the shell of a person."""
+    (project.folder / "headrace.toml").write_text('[spark]\n"spark.x" = "${env:SHOP_DB}"\n')
+    project.deployed()
+    project.ran(log="known s3cret-value\n")
+    environment = {**os.environ, "SHOP_DB": "s3cret-value"}
+    command = [sys.executable, "-c", "print('up', flush=True); input()"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **pipes) as supervisor:  # type: ignore[call-overload]
+        supervisor.stdout.readline()
+        found = processes.identify(supervisor.pid)
+        assert found is not None
+        write_json(project.places.supervisor_process, found.to_json())
+
+        shown = project.headrace("logs", "hello").stdout
+        supervisor.communicate(b"\n")
+
+    assert shown == "known [hidden]\n"
 
 
 def test_logs_of_an_unknown_run_lists_the_known(project: Project) -> None:

@@ -1,10 +1,11 @@
-"""Following a pipeline's runs: their output on stdout as it is, what happens to them on stderr."""
+"""Following a pipeline's runs: their output on stdout, what happens to them on stderr."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
+from collections.abc import Collection
 
 import click
 
@@ -37,12 +38,20 @@ def echo(text: str, *, err: bool = False) -> None:
 class Follower:
     """Owns the reading positions in the files of the current run."""
 
-    def __init__(self, places: Places, pipeline: str, generation: int, prefix: str = "") -> None:
+    def __init__(
+        self,
+        places: Places,
+        pipeline: str,
+        generation: int,
+        prefix: str = "",
+        secrets: Collection[str] = (),
+    ) -> None:
         self.current: str | None = None
         self._places = places
         self._pipeline = pipeline
         self._generation = generation
         self._prefix = prefix
+        self._secrets = secrets
         self._log: tail.Tail | None = None
         self._events: tail.Tail | None = None
         self._state: tuple[str, str | None] = ("", None)
@@ -67,7 +76,7 @@ class Follower:
             return
         while lines := self._log.lines(whole=not last):
             for line in lines:
-                echo(f"{self._prefix}{line}")
+                echo(f"{self._prefix}{records.printable(line, self._secrets)}")
         for line in self._events.lines():
             with contextlib.suppress(ValueError):
                 self._tell(Event.from_line(line))

@@ -149,7 +149,7 @@ class _Session:
         pipeline = self.goal.pipeline
         item = desired.read(self.work.places, pipeline)
         generation = item.generation if item else 1
-        follower = Follower(self.work.places, pipeline, generation)
+        follower = Follower(self.work.places, pipeline, generation, secrets=self.work.secrets)
         while True:
             check_alive(self.own)
             self._obey(follower)

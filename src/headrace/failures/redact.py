@@ -24,6 +24,12 @@ _KEY = (
     r"|routing[._-]?key|integration[._-]?key|webhook(?:[._-]?url)?|credentials?|sasl\.jaas\.config)"
     r"[\w.-]{0,60}"
 )
+# Prose goes on after the word; a passphrase itself is rarely one of these.
+_PROSE = (
+    r"(?:is|was|are|has|had|does|did|must|may|might|can|cannot|could|should|will|would|for|of|from"
+    r"|to|in|on|with|without|and|or|not|given|required|needed|expected|provided|supplied|entered"
+    r"|missing|wrong|incorrect|invalid|mismatch|protected|prompt|file|length|when|that|it|too)"
+)
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
@@ -71,6 +77,37 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(rf"(?i)({_KEY}\s{{0,8}}[=:]\s{{0,8}})(?!\[hidden\])[^\s\"',;&)}}\]]+"),
+        rf"\1{HIDDEN}",
+    ),
+    # On a command line a space separates the two: `--password x`, and ['--password', 'x'] in a log.
+    (
+        re.compile(
+            rf"(?i)((?<![\w-])--?[\w.-]{{0,60}}?{_KEY}[ \t]{{1,8}})"
+            r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?!-|\[hidden\])[^\s\"',;]+)"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        re.compile(rf"(?i)(--?[\w.-]{{0,60}}?{_KEY}[\"'],\s{{0,8}}[\"'])(?!\[hidden\])[^\"'\n]+"),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        re.compile(
+            r"(?i)(\b(?:passphrase|passw(?:or)?d|pwd)[ \t]{1,8})"
+            r"(?:\"(?:[^\"\\\n]|\\.)+\"|'[^'\n]+')"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (
+        re.compile(rf"(?i)(\bpassphrase[ \t]{{1,8}})(?!{_PROSE}\b|[-=:]|\[hidden\])[^\s\"',;]+"),
+        rf"\1{HIDDEN}",
+    ),
+    # "password authentication failed" is prose: only what no word looks like is hidden.
+    (
+        re.compile(
+            r"(?i)(\b(?:passw(?:or)?d|pwd)[ \t]{1,8})"
+            r"(?![-=:\[(])(?=[^\s\"',;]{0,60}[\d!@#$%^&*+~])[^\s\"',;]{4,}"
+        ),
         rf"\1{HIDDEN}",
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.define import versions as kept
 from headrace.errors import ConfigError, StoreError
+from headrace.failures.redact import redact
 from headrace.model.events import Event, Kind
 from headrace.model.health import span
 from headrace.project import reading, runs, tail
@@ -23,6 +24,7 @@ from headrace.project.workspace import Workspace, known_pipeline, known_query
 from headrace.state import desired
 from headrace.store import db
 from headrace.store import events as recorded
+from headrace.words import harmless
 
 POLL_S = 0.25
 LINES_MAX = 5_000  # of a run's end, to find its newest progress in
@@ -46,19 +48,28 @@ def log_lines(
     current = run or _newest(work, pipeline)
     if run is not None and runs.read(work.places, run) is None:
         raise _no_run(work, pipeline, run)
+
+    def told(lines: list[str]) -> Iterator[LogLine]:
+        return (LogLine(current, printable(line, work.secrets)) for line in lines)
+
     lines, position = tail.last_lines(work.places.log(current), count)
-    yield from (LogLine(current, line) for line in lines)
+    yield from told(lines)
     if not follow:
         return
     growing = tail.Tail(work.places.log(current), position)
     while True:
-        yield from (LogLine(current, line) for line in growing.lines())
+        yield from told(growing.lines())
         newest = current if run else _newest(work, pipeline)
         if newest != current:
-            yield from (LogLine(current, line) for line in growing.lines(whole=False))
+            yield from told(growing.lines(whole=False))
             yield LogLine(newest, f"--- {newest} ---")
             current, growing = newest, tail.Tail(work.places.log(newest))
         time.sleep(POLL_S)
+
+
+def printable(line: str, secrets: Collection[str]) -> str:
+    """A driver's output for a terminal. Escapes go first: one inside a secret would hide it."""
+    return redact(harmless(line), secrets)
 
 
 def _newest(work: Workspace, pipeline: str) -> str:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headrace import config
+from headrace import config, processes, references
 from headrace.config import Settings
 from headrace.define import loader
 from headrace.errors import ConfigError, Error
 from headrace.model.places import Places
-from headrace.state import desired
+from headrace.state import desired, supervisors
 from headrace.words import near
 
 
@@ -52,6 +52,15 @@ class Workspace:
     @cached_property
     def deployed(self) -> frozenset[str]:
         return frozenset(item.pipeline for item in desired.listed(self.places))
+
+    @cached_property
+    def secrets(self) -> frozenset[str]:
+        """What references stand for, here and where the supervisor runs: a service often has
+        variables that the shell of the person who looks does not have."""
+        running = supervisors.running(self.places)
+        theirs = processes.environment(running.pid) if running else {}
+        raw = self.settings.raw
+        return references.values(raw) | references.values(raw, theirs)
 
 
 @dataclass(frozen=True, slots=True)
