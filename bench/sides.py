@@ -60,7 +60,7 @@ class Running:
     root: int  # the process at the top of the tree
     checkpoint: Path
     output: Path
-    settings: Path  # the spark-defaults.conf that is in use
+    settings: Path  # Spark's properties file, as far as it is no secret
     logs: Callable[[], str]
 
     def require_alive(self) -> None:
@@ -148,7 +148,7 @@ def _running(home: Path, pipeline: str, query: str, profile: str) -> Running:
         root=int(pid),
         checkpoint=Path(config.load(home, profile).checkpoint(pipeline, query)),
         output=home / "data" / query,
-        settings=run / "conf" / "spark-defaults.conf",
+        settings=run / "conf" / session.KEPT,
         logs=lambda: _logs(home, pipeline),
     )
 

@@ -80,6 +80,27 @@ def test_settings_are_written_for_the_owner_only(tmp_path: Path) -> None:
     assert path.parent.stat().st_mode & 0o077 == 0
 
 
+def test_secrets_are_gone_once_spark_has_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name x pyspark-shell")
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    monkeypatch.setenv("LOG4J_CONFIGURATION_FILE", "")
+    conf, given = {"spark.a": "1", "spark.x": "s3cret"}, {"spark.x": "${env:X}"}
+    session.write_conf(tmp_path, conf, given)
+    session.prepare_environment(tmp_path, (), is_local=False)
+
+    session.forget_secrets(tmp_path)
+    session.forget_secrets(tmp_path)
+
+    assert not any("s3cret" in path.read_text() for path in tmp_path.iterdir())
+    kept = tmp_path / "settings.conf"
+    assert kept.read_text() == "spark.a 1\nspark.x ${env:X}\n"
+    expected = f"--properties-file {kept} --name x pyspark-shell"
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == expected
+
+
 def test_every_default_says_why_and_stands_once() -> None:
     keys = [d.key for d in session.DEFAULTS]
 

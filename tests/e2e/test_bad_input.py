@@ -27,6 +27,7 @@ from headrace.checkpoints import committed
 
 pytestmark = pytest.mark.e2e
 QUERY = Path("checkpoints/once/copied")
+CANARY = "cAnArY7xQ2"
 
 
 @dataclass(frozen=True)
@@ -364,7 +365,9 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         toml = project.folder / "headrace.toml"
+        (project.folder / "secret").write_text(CANARY)
         ui = f'"spark.ui.enabled" = "true"\n"spark.ui.port" = "{port}"\n'
+        ui += f'"spark.shop.password" = "${{file:{project.folder}/secret}}"\n'
         toml.write_text(toml.read_text() + ui)
         done = subprocess.run(
             project.command("run", "once"), capture_output=True, text=True, timeout=120, check=False
@@ -399,6 +402,14 @@ def test_a_taken_port_of_the_spark_ui_moves_it_to_the_next(lived: Lived) -> None
     assert f"could not bind on port {lived.port}" in lived.said
     assert f"Attempting port {lived.port + 1}" in lived.said
     assert "finished: all its input is processed" in lived.said
+
+
+def test_a_run_leaves_no_secret_in_its_folder(lived: Lived) -> None:
+    held = content(lived.project.state)
+
+    assert [path for path in held if CANARY.encode() in held[path]] == []
+    (kept,) = lived.project.state.glob("runs/once-*/conf/settings.conf")
+    assert f"spark.shop.password ${{file:{lived.project.folder}/secret}}" in kept.read_text()
 
 
 def test_a_checkpoint_of_another_query_is_refused(lived: Lived, tmp_path: Path) -> None:

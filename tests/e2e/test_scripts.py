@@ -138,6 +138,7 @@ try:
     lines.writeStream.start("out", "json", checkpointLocation="new").awaitTermination()
 except Exception as exc:
     Path("refused").write_text(str(exc))
+assert len(spark.conf.get("spark.shop.password")) == 10
 spark.stop()
 sys.exit(int(sys.argv[1]))
 """
@@ -150,13 +151,19 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(
     project = rig.Project(tmp_path / "project")
     project.folder.mkdir()
     (project.folder / "loop.py").write_text(LOOP)
-    (project.folder / "headrace.toml").write_text("[restart]\nretries = 0\n")
+    (project.folder / "secret").write_text("cAnArY7xQ2")
+    (project.folder / "headrace.toml").write_text(
+        "[restart]\nretries = 0\n[spark]\n"
+        f'"spark.shop.password" = "${{file:{project.folder}/secret}}"\n'
+    )
 
     said = project.headrace("run", "loop.py", "--", asked, code=None)
 
     exits = [json.loads(p.read_text()) for p in project.state.glob("runs/loop-*/exit.json")]
     assert [e["code"] for e in exits] == [code], said
     assert exits[0]["queries"] == {"query_1": {"batch": 1, "how": "ended"}}
+    kept = [path for path in project.state.rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"cAnArY7xQ2" in path.read_bytes()]
     files = (project.folder / "out").glob("*.json")
     lines = [line for file in files for line in file.read_text().splitlines(keepends=True)]
     assert sorted(lines) == ['{"value":"line 0"}\n', '{"value":"line 1"}\n']

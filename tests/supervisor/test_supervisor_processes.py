@@ -14,7 +14,7 @@ from headrace import processes
 from headrace.jsonfile import write_json
 from headrace.model.gaps import Gap
 from headrace.model.requests import What
-from headrace.model.runs import Desired, Process, RunSpec
+from headrace.model.runs import Desired, Exit, Process, RunSpec
 from headrace.state import desired, folders
 from supervisor.conftest import Project, until
 
@@ -75,6 +75,40 @@ def test_a_driver_that_has_not_said_who_it_is_yet_is_adopted_by_its_mark(project
 
     assert project.one_driver("orders") == found.process.pid
     assert len(project.runs("orders")) == 1
+
+
+def test_secrets_of_a_killed_driver_are_removed(project: Project) -> None:
+    """Also of one that was killed while no supervisor ran, and of one that an older Headrace
+    left."""
+    old = "orders-20200101T000000-aaaa"
+    spec = RunSpec(old, "orders", str(project.path), "", "v1", "dev", "f")
+    folders.write_spec(project.places, spec)
+    write_json(project.places.exit(old), Exit("drained", 0, 1.0).to_json())
+    leave_secrets(project, old)
+    first = project.supervise()
+    until(lambda: not project.places.spark_settings(old).exists(), what="removed at the start")
+    project.deploy("orders")
+    pid = project.one_driver("orders")
+    killed = project.runs("orders")[-1].run
+    leave_secrets(project, killed)
+
+    os.kill(pid, signal.SIGKILL)
+
+    until(lambda: not project.places.spark_settings(killed).exists(), what="removed at the end")
+    pid = project.one_driver("orders", beside=pid)
+    killed = project.runs("orders")[-1].run
+    leave_secrets(project, killed)
+    first.kill()
+    first.wait()
+    os.kill(pid, signal.SIGKILL)
+    project.supervise()
+    until(lambda: not project.places.spark_settings(killed).exists(), what="removed after both")
+
+
+def leave_secrets(project: Project, run: str) -> None:
+    path = project.places.spark_settings(run)
+    path.parent.mkdir()
+    path.write_text("spark.x.password s3cret\n")
 
 
 def test_supervisor_and_driver_killed_together_leave_one_driver(project: Project) -> None:

@@ -117,6 +117,7 @@ class _Run:
     def _write_exit(self, exit_: Exit) -> None:
         """Whatever goes wrong here, the process ends, and with the right code."""
         try:
+            session.forget_secrets(self.run_dir / "conf")
             jsonfile.write_json(self.run_dir / "exit.json", exit_.to_json())
             self.events.tell(Kind.EXITED, data=exit_.to_json())
             self.events.sync()

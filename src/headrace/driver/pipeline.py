@@ -150,14 +150,17 @@ def start_session(
         java=classes.use(classes.kept()),
         environment=os.environ,
     )
-    session.write_conf(run_dir / "conf", conf)
+    session.write_conf(run_dir / "conf", conf, settings.spark)
     code = Places(Path(spec.state)).code(spec.version)
     session.prepare_environment(
         run_dir / "conf",
         (code / Path(spec.file).parent, code),
         is_local=conf["spark.master"].startswith("local"),
     )
-    spark = session.start(conf.get(jars.PACKAGES, ""))
+    try:
+        spark = session.start(conf.get(jars.PACKAGES, ""))
+    finally:
+        session.forget_secrets(run_dir / "conf")
     ours.attach(spark)
     ours.events.tell(Kind.RUN_STARTED, data=run_facts(spec, spark))
     return spark

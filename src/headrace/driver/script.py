@@ -56,7 +56,13 @@ def run(
     """
     mine = settings.for_pipeline(spec.pipeline)
     _prepare(spec, mine, run_dir, is_local=False)
-    script = _Script(spec, ours, signals, lambda: _prepare(spec, mine, run_dir, is_local=True))
+    script = _Script(
+        spec,
+        ours,
+        signals,
+        prepare_local=lambda: _prepare(spec, mine, run_dir, is_local=True),
+        forget_secrets=lambda: session.forget_secrets(run_dir / "conf"),
+    )
     script.hook()
     outcome: list[Exit] = []
     watch = Watch(ours, signals, mine.drain, run_dir, is_open=lambda: not script.done.is_set())
@@ -89,7 +95,7 @@ def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_loca
         environment=os.environ,
     )
     kept = {k: v for k, v in conf.items() if k not in NOT_OURS or k in user}
-    session.write_conf(run_dir / "conf", kept)
+    session.write_conf(run_dir / "conf", kept, settings.spark)
     folders = (_copy(spec).parent, _original(spec).parent)
     on_this_machine = conf["spark.master"].startswith("local")  # headrace.toml may name a cluster
     session.prepare_environment(run_dir / "conf", folders, is_local=on_this_machine)
@@ -132,6 +138,7 @@ class _Script:
     fleet: Fleet
     signals: Signals
     prepare_local: Callable[[], None]
+    forget_secrets: Callable[[], None]
     done: threading.Event = field(default_factory=threading.Event)
     _names: dict[str, list[str]] = field(default_factory=dict)  # invented, by place
 
@@ -169,6 +176,7 @@ class _Script:
         is_first = self.fleet.spark is None
         self.fleet.attach(spark)
         if is_first:
+            self.forget_secrets()
             self.fleet.events.tell(Kind.RUN_STARTED, data=pipeline.run_facts(self.spec, spark))
         if threading.current_thread() is threading.main_thread():
             self.signals.install()  # PySpark has put a handler of its own in the place of ours

@@ -3,10 +3,13 @@
 Settings travel in a file of the run (mode 0600), never on a command line: PySpark puts every conf
 of a builder into the arguments of spark-submit, where `ps` shows it to everyone. Not by
 SPARK_CONF_DIR: a folder on the class path keeps a JVM from using classes kept ready (classes.py).
+Invariant: that file holds secrets, so it is gone once Spark has read it; `settings.conf` beside it
+stays, with references in place of their values.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 import os
@@ -19,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace import references
 from headrace.errors import SetupError
 
 if TYPE_CHECKING:
@@ -33,6 +37,7 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # the second compiler never pays for it
 COLLECTOR = "-XX:+UseParallelGC"
 COLLECTOR_HEAP_MB_MAX = 4096
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+READ_ONCE, KEPT = "spark-defaults.conf", "settings.conf"
 JAVA_READS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _COLLECTORS = re.compile(r"-XX:\+Use\w+GC\b")
 
@@ -176,14 +181,39 @@ def _heap_mb(memory: str) -> float:
     return int(found[1]) * 1024.0 ** ("kmgt".index(found[2] or "m") - 1) if found else math.inf
 
 
-def write_conf(folder: Path, settings: Mapping[str, str]) -> None:
-    """spark-defaults.conf is a Java properties file: backslashes and line ends are escaped."""
+def write_conf(
+    folder: Path, settings: Mapping[str, str], given: Mapping[str, str] | None = None
+) -> None:
+    """`given` are the user's own as they wrote them, with references that `settings` resolves."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    lines = [f"{key} {_escape(value)}" for key, value in sorted(settings.items())]
-    for name, text in (("spark-defaults.conf", "\n".join(lines)), ("log4j2.properties", LOG4J)):
+    unresolved = {key: value for key, value in (given or {}).items() if references.is_in(value)}
+    for name, text in (
+        (READ_ONCE, _properties(settings)),
+        (KEPT, _properties({**settings, **unresolved})),
+        ("log4j2.properties", LOG4J),
+    ):
         path = folder / name
         path.touch(mode=0o600)
-        path.write_text(text + "\n", encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
+
+
+def forget_secrets(folder: Path) -> None:
+    """Spark has read its settings. Another Spark that the user's code may start gets the rest."""
+    with contextlib.suppress(FileNotFoundError):
+        (folder / READ_ONCE).unlink()
+    told = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    if told.startswith(_option(folder, READ_ONCE)):
+        rest = told.removeprefix(_option(folder, READ_ONCE))
+        os.environ["PYSPARK_SUBMIT_ARGS"] = _option(folder, KEPT) + rest
+
+
+def _option(folder: Path, name: str) -> str:
+    return f"--properties-file {shlex.quote(str(folder / name))} "
+
+
+def _properties(settings: Mapping[str, str]) -> str:
+    """As Java reads them: backslashes and line ends are escaped."""
+    return "".join(f"{key} {_escape(value)}\n" for key, value in sorted(settings.items()))
 
 
 def _quick_python(folder: Path) -> Path:
@@ -206,7 +236,7 @@ def _escape(value: str) -> str:
 
 def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local: bool) -> None:
     """For the JVM that is about to be launched and the Python workers below it."""
-    ours = f"--properties-file {shlex.quote(str(folder / 'spark-defaults.conf'))} "
+    ours = _option(folder, READ_ONCE)
     theirs = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").removeprefix(ours)
     os.environ["PYSPARK_SUBMIT_ARGS"] = ours + theirs
     os.environ["LOG4J_CONFIGURATION_FILE"] = (folder / "log4j2.properties").absolute().as_uri()

@@ -125,5 +125,8 @@ class Places:
     def process(self, run: str) -> Path:
         return self.run(run) / "process.json"
 
+    def spark_settings(self, run: str) -> Path:  # with secrets: removed once Spark has read them
+        return self.run(run) / "conf" / "spark-defaults.conf"
+
     def log(self, run: str) -> Path:
         return self.run(run) / "driver.log"

@@ -191,6 +191,12 @@ def prune(places: Places, kept: set[str], runs: list[RunSpec]) -> list[str]:
     return gone[::-1]
 
 
+def forget_secrets(places: Places, run: str) -> None:
+    """The driver removes them itself, unless it was killed while Spark started."""
+    with contextlib.suppress(OSError):
+        places.spark_settings(run).unlink(missing_ok=True)
+
+
 def remove(places: Places, run: str) -> None:
     shutil.rmtree(places.run(run), ignore_errors=True)
 

@@ -111,6 +111,7 @@ class Keeper:
         self._said.clear()
         self.past.append(past)
         self.past.sort(key=lambda one: (one.spec.at, one.spec.run))
+        folders.forget_secrets(self.house.places, past.spec.run)
         try:
             folders.write_outcome(self.house.places, past, noticed_at)
         except OSError as exc:

@@ -23,7 +23,7 @@ from headrace.errors import SetupError
 from headrace.jsonfile import read_json, write_json
 from headrace.model.places import Places
 from headrace.model.runs import Exit, Process, RunSpec, run_name
-from headrace.state import supervisors
+from headrace.state import folders, supervisors
 
 # Without the working folder on its path: a file there must not pass for a module of Python's own.
 PYTHON = (sys.executable, "-P", "-m")
@@ -242,6 +242,7 @@ def to_the_end(
     finally:
         end_now(process)  # also when the person pressed Ctrl-C
         collect_children()
+        folders.forget_secrets(places, spec.run)
     body = read_json(places.exit(spec.run))
     if body is None:
         tail = tail_of(places.log(spec.run)).strip()

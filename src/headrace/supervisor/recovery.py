@@ -26,6 +26,9 @@ def keepers(house: House, limits: Callable[[Desired], Limits], now: float) -> di
     """One for each pipeline that should run, or of which something may still run."""
     places = house.places
     specs = folders.specs(places)
+    for run in folders.runs(places):
+        if folders.is_over(places, run):  # of a Headrace that left them there
+            folders.forget_secrets(places, run)
     marked = processes.marked(places.state)
     wanted = {one.pipeline: one for one in desired.listed(places)}
     for name in specs.keys() - wanted.keys():
