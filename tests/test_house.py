@@ -46,6 +46,7 @@ BORDERS = {
     "headrace.driver.examples.Examples._look": "a thread of its own, for an example only",
     "headrace.driver.written.Written.of": "on Spark's bus: it costs an age, never an event",
     "headrace.notebook.watching.Watch.run": "py4j raises many things once the JVM is gone",
+    "headrace.web.gate.Gate.__call__": "the answer to what nobody expected has our headers, too",
     "headrace.web.watch.Watch._look": "the page goes on looking, and says so",
     "headrace.project.worker.answer": "one line in, one line out, whatever the question was",
     "headrace.supervisor.loop.Supervisor._guarded": "one step of a tick fails, the others go on",

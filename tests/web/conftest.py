@@ -74,6 +74,7 @@ class Visitor:
     def log_in(self, role: Role = Role.OPERATE) -> None:
         done = self.http.get(f"/?token={self.key(Kind.LOGIN, role)}", follow_redirects=False)
         assert done.status_code == 303, done.text
+        self.http.headers["x-headrace-proof"] = done.headers["location"].partition("#proof=")[2]
 
     def get(self, path: str, code: int = 200, **more: Any) -> Any:
         done = self.http.get(path, **more)

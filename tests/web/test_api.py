@@ -409,6 +409,27 @@ def test_the_api_describes_every_door_of_it(inside: Visitor) -> None:
     assert told["components"]["schemas"]["Error"]
 
 
+def test_the_api_describes_what_kind_of_content_each_door_gives(inside: Visitor) -> None:
+    run = with_history(inside.project)
+    told = inside.get("/api/openapi.json")
+
+    for path, kind in (
+        (f"/api/runs/{run}/bundle", "application/zip"),
+        (f"/api/runs/{run}/log", "application/json"),
+        ("/api/audit", "application/json"),
+    ):
+        described = told["paths"][path.replace(run, "{run}")]["get"]["responses"]["200"]
+        assert list(described["content"]) == [kind]
+        assert inside.http.get(path).headers["content-type"] == kind
+    live = told["paths"]["/api/live/{table}"]["get"]["responses"]["200"]
+    assert set(live["content"]) == {
+        "application/json", "text/csv", "application/vnd.apache.parquet"
+    }  # fmt: skip
+    stream = told["paths"]["/api/stream"]["get"]["responses"]["200"]
+    assert list(stream["content"]) == ["text/event-stream"]
+    assert told["components"]["securitySchemes"]["session"]["name"] in inside.http.cookies
+
+
 def test_every_door_of_the_api_is_in_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_text()
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import Message
 
 from headrace import config
 from headrace.errors import ConfigError
 from headrace.model.web import WebSettings
 from headrace.state import keys
 from headrace.state.keys import Kind, Role
-from headrace.web import app, doors, gate, main
+from headrace.web import app, doors, gate, main, pages, patience
 from headrace.web.doors import DOORS, OPEN, Door
 from headrace.web.site import Site
 from web.conftest import HOST, Visitor, with_history
@@ -24,6 +30,14 @@ from web.conftest import HOST, Visitor, with_history
 pytestmark = pytest.mark.thorough
 
 CLOSED = [door for door in DOORS if door.path not in OPEN]
+
+
+PROOF = gate.PROOF_HEADER
+
+
+def proof_of(login: Any) -> dict[str, str]:
+    """What the page's script sends with every request."""
+    return {PROOF: login.headers["location"].partition("#proof=")[2]}
 
 
 def filled(door: Door) -> str:
@@ -104,7 +118,7 @@ def test_a_link_works_once_and_leaves_the_address(visitor: Visitor) -> None:
     done = visitor.http.get(f"/live?a=1&token={secret}", follow_redirects=False)
 
     assert done.status_code == 303
-    assert done.headers["location"] == "/live?a=1"
+    assert done.headers["location"].partition("#")[0] == "/live?a=1"
     cookie = done.headers["set-cookie"]
     assert all(word in cookie for word in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age="))
     assert secret not in cookie
@@ -118,7 +132,7 @@ def test_a_link_cannot_lead_to_another_site(visitor: Visitor) -> None:
     done = visitor.http.get(address, follow_redirects=False)
 
     assert done.status_code == 303
-    assert done.headers["location"] == "/evil.test/"
+    assert done.headers["location"].partition("#")[0] == "/evil.test/"
 
 
 def test_a_link_is_over_after_an_hour(visitor: Visitor) -> None:
@@ -146,26 +160,62 @@ def test_under_tls_the_cookie_is_for_this_host_alone(visitor: Visitor) -> None:
 
         assert done.headers["set-cookie"].startswith("__Host-headrace=")
         assert "Secure" in done.headers["set-cookie"]
-        assert http.get("/api/audit").status_code == 200
+        assert http.get("/api/audit", headers=proof_of(done)).status_code == 200
         assert "max-age" in http.get("/healthz").headers["strict-transport-security"]
 
 
 def test_a_pasted_key_is_as_good_as_a_link(visitor: Visitor) -> None:
+    told = visitor.post("/login", {"token": visitor.key(Kind.LOGIN)})
+
+    assert visitor.get("/api/audit", headers={PROOF: told["proof"]}) == {"audit": []}
+
+
+def test_wrong_keys_are_limited_and_never_keep_a_right_one_out(visitor: Visitor) -> None:
+    """A page of another site can make a browser ask for as many images as it likes."""
+    paste = [visitor.http.post("/login", json={"token": "x" * 40}).status_code for _ in range(12)]
+    images = [visitor.http.get(f"/?token={'x' * 40}").status_code for _ in range(12)]
+
+    assert paste == [401] * 10 + [429] * 2
+    assert images == [429] * 12
+    visitor.log_in()
     visitor.post("/login", {"token": visitor.key(Kind.LOGIN)})
 
-    assert visitor.get("/api/audit") == {"audit": []}
+
+def test_a_cookie_alone_shows_no_data_and_changes_nothing(inside: Visitor) -> None:
+    """Any other server on this machine gets it from the browser: cookies know no ports."""
+    mine = inside.http.headers.pop(PROOF)
+
+    for door in CLOSED:
+        if door.is_api or door.method == "POST":
+            for wrong in ({}, {PROOF: "x" * 43}, {PROOF: ""}):
+                done = inside.http.request(door.method, filled(door), json={}, headers=wrong)
+                assert done.status_code == 401, door
+                assert "not complete" in done.json()["error"]["what"], door
+    assert inside.http.get("/").status_code == 200
+    inside.get("/api/audit", headers={PROOF: mine})
 
 
-def test_ten_tries_a_minute_are_enough(visitor: Visitor) -> None:
-    codes = [visitor.http.post("/login", json={"token": "x" * 40}).status_code for _ in range(12)]
+def test_a_download_brings_the_second_key_in_its_address_and_a_change_never_does(
+    inside: Visitor,
+) -> None:
+    mine = inside.http.headers.pop(PROOF)
 
-    assert codes == [401] * 10 + [429] * 2
-    assert visitor.http.get(f"/?token={visitor.key(Kind.LOGIN)}").status_code == 429
+    inside.get(f"/api/audit?proof={mine}")
+    inside.post(f"/logout?proof={mine}", {}, 401)
+
+
+def test_the_second_key_belongs_to_its_session(visitor: Visitor) -> None:
+    visitor.log_in()
+    first = visitor.http.headers[PROOF]
+    visitor.http.cookies.clear()
+    visitor.log_in()
+
+    visitor.get("/api/audit", 401, headers={PROOF: first})
 
 
 def test_logging_out_ends_all_sessions_of_that_person(visitor: Visitor) -> None:
     visitor.log_in()
-    first = dict(visitor.http.cookies)
+    first, proof = dict(visitor.http.cookies), visitor.http.headers[PROOF]
     visitor.http.cookies.clear()
     visitor.log_in()
 
@@ -173,7 +223,7 @@ def test_logging_out_ends_all_sessions_of_that_person(visitor: Visitor) -> None:
 
     visitor.http.cookies.clear()
     visitor.http.cookies.update(first)
-    visitor.get("/api/audit", 401)
+    visitor.get("/api/audit", 401, headers={PROOF: proof})
 
 
 def test_taking_all_keys_back_ends_everything_at_once(inside: Visitor) -> None:
@@ -239,6 +289,8 @@ CHANGES = [door for door in CLOSED if door.method == "POST"]
         {"origin": "http://evil.test"},
         {"origin": "null"},
         {"origin": "http://127.0.0.1:9999"},
+        {"origin": "http://[x"},
+        {"origin": "http://]"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ],
@@ -317,12 +369,39 @@ def test_a_large_body_is_not_taken(inside: Visitor) -> None:
     assert done.status_code == 413
 
 
-@pytest.mark.parametrize("path", ["/", "/api/overview", "/static/app.css", "/healthz", "/nothing"])
-def test_protecting_headers_are_on_every_answer(visitor: Visitor, path: str) -> None:
-    for done in (
-        visitor.http.get(path),
-        visitor.http.get(path, headers={"host": "evil.test"}),
-    ):
+ODD_TEXT = json.dumps({"version": "\ud800", "sql": "\ud800", "token": "\ud800"})
+
+
+def asked(visitor: Visitor) -> Iterator[httpx2.Response]:
+    """Every door in every way: refused, wrong, right, broken."""
+    http, raw = visitor.http, {"content-type": "application/json"}
+    for door in (*DOORS, Door("/nothing", pages.overview, "")):
+        if door.path == "/api/stream":
+            continue  # it does not end; its refusals are of the gate, like those of the others
+        path = filled(door)
+        for method in (door.method, "HEAD", "POST", "OPTIONS", "TRACE", "DELETE", "ODD"):
+            yield http.request(method, path)
+            yield http.request(method, path, headers={"host": "evil.test"})
+            yield http.request(method, path, headers={"accept": "text/html"})
+        yield http.get(f"{path}?token=wrong")
+        yield http.post(path, content=b"{", headers=raw)
+        yield http.post(path, content=b"x", headers={**raw, "content-length": "99999999"})
+        yield http.post(path, content=ODD_TEXT, headers=raw)
+        yield http.post(path, json={}, headers={"origin": "http://[x"})
+
+
+@pytest.mark.parametrize("role", [None, Role.VIEW, Role.OPERATE], ids=str)
+def test_protecting_headers_are_on_every_answer(visitor: Visitor, role: Role | None) -> None:
+    if role is not None:
+        visitor.log_in(role)
+    seen = set()
+    for done in asked(visitor):
+        if role is not None and done.status_code == 401:
+            visitor.log_in(role)  # /logout was among what was asked
+        seen.add(done.status_code)
+        assert done.status_code < 500 or done.status_code == 503, (done.request, done.text)
+        if done.status_code == 405:
+            assert done.headers["allow"], done.request
         policy = done.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "script-src 'self';" in policy
@@ -331,10 +410,71 @@ def test_protecting_headers_are_on_every_answer(visitor: Visitor, path: str) -> 
         assert done.headers["x-content-type-options"] == "nosniff"
         assert done.headers["referrer-policy"] == "no-referrer"
         assert done.headers["cross-origin-opener-policy"] == "same-origin"
+        assert done.headers["cross-origin-resource-policy"] == "same-origin"
+        assert "camera=()" in done.headers["permissions-policy"]
+        assert done.headers["x-frame-options"] == "DENY"
         assert "access-control-allow-origin" not in done.headers
         assert "server" not in done.headers
-    if path.startswith("/api"):
-        assert done.headers["cache-control"] == "no-store"
+        is_static = done.request.url.path.startswith("/static/")
+        assert is_static or done.headers["cache-control"] == "no-store"
+    assert seen >= {200, 400, 403, 404, 405, 413, 415}
+    assert role is not None or seen >= {401, 429}
+
+
+@pytest.mark.parametrize("method", ["TRACE", "OPTIONS", "PUT", "PATCH", "DELETE", "CONNECT", "ODD"])
+def test_another_method_is_refused_as_such(inside: Visitor, method: str) -> None:
+    for door in DOORS:
+        done = inside.http.request(method, filled(door))
+
+        assert done.status_code == 405, door
+        assert done.headers["allow"] == "GET, HEAD, POST"
+    assert inside.http.post("/api/audit", json={}).headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("version", ["\ud800", "a\x00b", "../../keys"], ids=ascii)
+def test_a_version_that_is_no_text_is_refused(inside: Visitor, version: str) -> None:
+    with_history(inside.project)
+    inside.project.supervised()
+    headers = {"content-type": "application/json"}
+
+    done = inside.http.post(
+        "/api/pipelines/hello/rollback", content=json.dumps({"version": version}), headers=headers
+    )
+
+    assert done.status_code == 400, done.text
+
+
+def test_a_body_that_does_not_come_is_told_so(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "BODY_S", 0.2)
+    sent: list[Message] = []
+
+    async def ask() -> None:
+        first = [{"type": "http.request", "body": b'{"token', "more_body": True}]
+
+        async def receive() -> Message:
+            return first.pop() if first else await asyncio.Event().wait()  # type: ignore[return-value]
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        headers = {"host": HOST, "content-type": "application/json", "content-length": "50"}
+        scope = {
+            "type": "http", "method": "POST", "path": "/login", "query_string": b"",
+            "headers": [(k.encode(), v.encode()) for k, v in headers.items()],
+        }  # fmt: skip
+        built = app.build(Site(config.load(visitor.project.folder)))
+        await asyncio.wait_for(built(scope, receive, send), 60)
+
+    asyncio.run(ask())
+
+    start, body = sent
+    told = {name.decode(): value.decode() for name, value in start["headers"]}
+    assert start["status"] == 408
+    assert told["connection"] == "close"
+    assert "content-security-policy" in told
+    assert b"too-slow" in body["body"]
 
 
 @pytest.mark.parametrize(
@@ -397,6 +537,7 @@ def test_an_error_that_nobody_expected_tells_a_number_only(
     monkeypatch.setattr("headrace.web.looking.alerting.found", broken)
     quiet = TestClient(inside.http.app, base_url=f"http://{HOST}", raise_server_exceptions=False)
     quiet.cookies.update(dict(inside.http.cookies))
+    quiet.headers[PROOF] = inside.http.headers[PROOF]
 
     done = quiet.get("/api/alerts")
 

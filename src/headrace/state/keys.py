@@ -48,16 +48,50 @@ class Key(Jsonable):
     role: str
     at: float
     expires_at: float | None = None
+    proof: str | None = None  # the hash of a session's second key
 
 
-def make(places: Places, kind: Kind, by: str, role: Role, now: float, life_s: float | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The two keys of a browser. A cookie reaches every port of a machine, so it is worthless
+    without the other one, which the page's script keeps for its own address."""
+
+    cookie: str
+    proof: str
+
+
+def make(
+    places: Places,
+    kind: Kind,
+    by: str,
+    role: Role,
+    now: float,
+    life_s: float | None,
+    proof: str | None = None,
+) -> str:
     """The secret, told this once."""
     prune(places, now)
     secret = secrets.token_urlsafe(32)
     expires_at = None if life_s is None else now + life_s
-    key = Key(_hash(secret), kind.value, by, role.value, now, expires_at)
+    hashed = None if proof is None else _hash(proof)
+    key = Key(_hash(secret), kind.value, by, role.value, now, expires_at, hashed)
     write_json(places.key(key.hash), key.to_json())
     return secret
+
+
+def make_session(places: Places, login: Key, now: float) -> Session:
+    proof, role = secrets.token_urlsafe(32), Role(login.role)
+    return Session(make(places, Kind.SESSION, login.by, role, now, SESSION_S, proof), proof)
+
+
+def is_proven(session: Key, proof: str) -> bool:
+    return session.proof is not None and hmac.compare_digest(session.proof, _hash(proof))
+
+
+def is_current(places: Places, key: Key, now: float) -> bool:
+    """Whether a key that was good a while ago still is."""
+    found = _read(places, key.hash)
+    return found is not None and not _is_expired(found, now)
 
 
 def find(places: Places, secret: str, kind: Kind, now: float) -> Key | None:
@@ -67,7 +101,7 @@ def find(places: Places, secret: str, kind: Kind, now: float) -> Key | None:
     key = _read(places, wanted)
     if key is None or not hmac.compare_digest(key.hash, wanted) or key.kind != kind.value:
         return None
-    return None if key.expires_at is not None and now >= key.expires_at else key
+    return None if _is_expired(key, now) else key
 
 
 def spend(places: Places, secret: str, now: float) -> Key | None:
@@ -106,9 +140,13 @@ def listed(places: Places) -> Iterator[Key]:
 def prune(places: Places, now: float) -> None:
     """What has expired, and the oldest sessions where there are too many."""
     known = sorted(listed(places), key=lambda key: key.at)
-    old = [key for key in known if key.expires_at is not None and now >= key.expires_at]
+    old = [key for key in known if _is_expired(key, now)]
     passing = [key for key in known if key.kind != Kind.PROGRAM and key not in old]
     _remove(places, old + passing[: max(0, len(passing) - KEYS_MAX)])
+
+
+def _is_expired(key: Key, now: float) -> bool:
+    return key.expires_at is not None and now >= key.expires_at
 
 
 def _remove(places: Places, gone: list[Key]) -> int:
@@ -127,4 +165,4 @@ def _read(places: Places, hash_: str) -> Key | None:
 
 
 def _hash(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()

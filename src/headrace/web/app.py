@@ -2,7 +2,7 @@
 
 Flow of a request: `gate.py` (may it come in?) -> a door's function (`looking`, `runs`, `results`,
 `questions`, `acting`, `pages`) with a `Visit` -> JSON or a response. Handlers that are no
-coroutines run in a thread each, so that a slow disk holds up nobody else.
+coroutines run in a thread each (`turns.py`), so that a slow disk holds up nobody else.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import inspect
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -26,11 +26,12 @@ from headrace.errors import ConfigError, ControlError, Error
 from headrace.state.keys import Key, Role
 from headrace.web import jsontext, problems, showing
 from headrace.web.doors import DOORS, OPEN, Door
-from headrace.web.gate import Gate
+from headrace.web.gate import Gate, caller
 from headrace.web.site import Site, Visit
+from headrace.web.turns import Turns
 from headrace.web.watch import Watch
 
-THREADS = 8
+LOOKING_THREADS = 8  # for what the process itself does beside the requests
 
 
 def build(site: Site) -> Gate:
@@ -40,16 +41,24 @@ def build(site: Site) -> Gate:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        anyio.to_thread.current_default_thread_limiter().total_tokens = LOOKING_THREADS
         assert site.watch is not None  # noqa: S101 - made above
         async with site.watch.looking():
             yield
 
-    routes = [Route(door.path, _endpoint(door, site), methods=[door.method]) for door in DOORS]
+    turns = Turns()
+    routes = [
+        Route(door.path, _endpoint(door, site, turns), methods=[door.method]) for door in DOORS
+    ]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        exception_handlers={HTTPException: _not_there, Error: _told, Exception: _unexpected},
+        exception_handlers={
+            HTTPException: _not_there,
+            Error: _told,
+            ClientDisconnect: _gone,
+            Exception: _unexpected,
+        },
     )
     return Gate(app, site)
 
@@ -63,7 +72,7 @@ def _check(doors: tuple[Door, ...]) -> None:
         raise AssertionError(f"doors whose access is not as it should be: {wrong}")
 
 
-def _endpoint(door: Door, site: Site) -> Any:
+def _endpoint(door: Door, site: Site, turns: Turns) -> Any:
     async def endpoint(request: Request) -> Response:
         who: Key | None = request.scope.get("headrace.who")
         if door.access != "open":
@@ -74,11 +83,12 @@ def _endpoint(door: Door, site: Site) -> Any:
             dict(request.path_params),
             dict(request.query_params),
             await _body(request) if door.method != "GET" else {},
+            caller(request),
         )
         if inspect.iscoroutinefunction(door.run):
             answer = await door.run(visit)
         else:
-            answer = await run_in_threadpool(door.run, visit)
+            answer = await turns.run(who, partial(door.run, visit))
         answer = answer if isinstance(answer, Response) else as_json(answer)
         return _unless_known(request, answer)
 
@@ -127,17 +137,22 @@ async def _told(request: Request, exc: Exception) -> Response:
 
 async def _not_there(request: Request, exc: Exception) -> Response:
     if getattr(exc, "status_code", 404) == 405:
-        error: Error = ConfigError("That is not how this address is asked.", slug="wrong-method")
-        return _for_whom(request, error)
+        answer = _for_whom(request, problems.wrong_method())
+        answer.headers.update(getattr(exc, "headers", None) or {})
+        return answer
     return _for_whom(request, problems.no_such_page())
 
 
 def _for_whom(request: Request, error: Error) -> Response:
     """A program gets JSON; a person who opened an address gets a page."""
     is_person = "text/html" in request.headers.get("accept", "")
-    if is_person and not request.url.path.startswith("/api/"):
+    if is_person and not request.scope["path"].startswith("/api/"):
         return showing.problem(error, problems.status_of(error))
     return problems.told(error)
+
+
+async def _gone(request: Request, exc: Exception) -> Response:
+    return Response(status_code=400)  # nobody is there to read it
 
 
 async def _unexpected(request: Request, exc: Exception) -> Response:

@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from headrace.web.gate import PROOF_HEADER
+
 if TYPE_CHECKING:
     from headrace.web.doors import Door
 
+JSON = "application/json"
 ERROR = {
     "type": "object",
     "properties": {
@@ -25,7 +28,7 @@ ERROR = {
 }
 
 
-def openapi(version: str, doors: Iterable[Door]) -> dict[str, Any]:
+def openapi(version: str, doors: Iterable[Door], cookie: str) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for door in doors:
         path = re.sub(r"\{(\w+):path\}", r"{\1}", door.path)
@@ -38,7 +41,7 @@ def openapi(version: str, doors: Iterable[Door]) -> dict[str, Any]:
             "summary": door.summary,
             "parameters": given,
             "responses": {
-                "200": {"description": "as it says", "content": {"application/json": {}}},
+                "200": {"description": "as it says", "content": {one: {} for one in door.kinds}},
                 "default": {
                     "description": "what, why, where, fix",
                     "content": {
@@ -60,9 +63,10 @@ def openapi(version: str, doors: Iterable[Door]) -> dict[str, Any]:
         "components": {
             "schemas": {"Error": ERROR},
             "securitySchemes": {
-                "session": {"type": "apiKey", "in": "cookie", "name": "headrace"},
+                "session": {"type": "apiKey", "in": "cookie", "name": cookie},
+                "proof": {"type": "apiKey", "in": "header", "name": PROOF_HEADER},
                 "program": {"type": "http", "scheme": "bearer"},
             },
         },
-        "security": [{"session": []}, {"program": []}],
+        "security": [{"session": [], "proof": []}, {"program": []}],
     }

@@ -13,7 +13,17 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace import __version__
-from headrace.web import acting, describing, looking, pages, questions, results, runs, streaming
+from headrace.web import (
+    acting,
+    describing,
+    gate,
+    looking,
+    pages,
+    questions,
+    results,
+    runs,
+    streaming,
+)
 from headrace.web.site import Visit
 
 OPEN = frozenset({"/healthz", "/login", "/static/{file:path}"})
@@ -33,6 +43,7 @@ class Door:
     method: str = "GET"
     query: tuple[str, ...] = ()  # names of the parameters it understands
     body: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = (describing.JSON,)  # content types of its answer
 
     @property
     def is_api(self) -> bool:
@@ -40,7 +51,7 @@ class Door:
 
 
 def _openapi(visit: Visit) -> dict[str, Any]:
-    return describing.openapi(__version__, API)
+    return describing.openapi(__version__, API, gate.cookie_name(visit.site.settings.web))
 
 
 PAGES = (
@@ -74,9 +85,20 @@ API = (
         "Its output: the last lines, or those after a position",
         query=("after", "search"),
     ),
-    Door("/api/runs/{run}/bundle", runs.bundle, "All about it in one file, secrets removed"),
+    Door(
+        "/api/runs/{run}/bundle",
+        runs.bundle,
+        "All about it in one file, secrets removed",
+        kinds=("application/zip",),
+    ),
     Door("/api/live", results.listed, "All live tables"),
-    Door("/api/live/{table}", results.table, "A live table", query=("rows", "as")),
+    Door(
+        "/api/live/{table}",
+        results.table,
+        "A live table",
+        query=("rows", "as"),
+        kinds=(describing.JSON, "text/csv", results.PARQUET),
+    ),
     Door("/api/live/{table}/{key:path}", results.row, "The row of a live table with this key"),
     Door("/api/sql", questions.tables, "What can be asked, and what was"),
     Door("/api/sql", questions.ask, "Ask", method="POST", body=("sql", "rows")),
@@ -84,7 +106,12 @@ API = (
     Door("/api/checkpoints", looking.checkpoints, "Checkpoints of every query"),
     Door("/api/alerts", looking.alerts, "Alerts", query=("all",)),
     Door("/api/audit", looking.audit, "Who asked for what, the newest first"),
-    Door("/api/stream", streaming.stream, "Tells when something changed (Server-Sent Events)"),
+    Door(
+        "/api/stream",
+        streaming.stream,
+        "Tells when something changed (Server-Sent Events)",
+        kinds=("text/event-stream",),
+    ),
     Door("/api/openapi.json", _openapi, "This description"),
     *(
         Door(

@@ -1,15 +1,18 @@
 """Who comes in: the checks that every request passes, in this order, before anything is looked up.
 
-The name it was called by (400), the size of what it brings (413), the login (401), where a change
-was asked from (403) and in which form (415), and what its key may do (403). Pure ASGI, around the
-whole app: no route can be reached beside it. Invariant: headers of protection are on all responses.
+The name it was called by (400), the method (405), the size of what it brings (413), the login
+(401), where a change was asked from (403) and in which form (415), and what its key may do (403).
+Pure ASGI, around the whole app: no route can be reached beside it. Invariants: headers of
+protection are on all responses; only what was wrong counts against who tries, so nobody's wrong
+keys keep a right one out.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from urllib.parse import urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
@@ -19,41 +22,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.errors import ConfigError, ControlError, Error
 from headrace.model.web import LOOPBACK, WebSettings
 from headrace.state import keys
-from headrace.state.keys import Key, Kind
-from headrace.web import pace, patience, problems, showing
+from headrace.state.keys import Key, Kind, Session
+from headrace.web import patience, problems, protection, showing
 from headrace.web.site import Site
 
 logger = logging.getLogger("headrace.web.access")
 
 BODY_MAX = 1024 * 1024
+OPEN_BODY_MAX = 4096  # where no key is needed, there is only a key to send
+METHODS = ("GET", "HEAD", "POST")
 COOKIE = "headrace"
-LOGINS = (10, 60.0)  # tries of one caller in so many seconds
+PROOF = "proof"  # in the address of what a browser loads by itself; else it is a header
+PROOF_HEADER = "x-headrace-proof"
 OPEN_PREFIXES = ("/static/",)
 OPEN_PATHS = ("/healthz", "/login")
-HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-        "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; form-action 'self'; "
-        "base-uri 'none'; object-src 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=()",
-}
 
 
 class Gate:
-    """Owns the counts of tries."""
+    """Around the app. The app is only reached through it."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app = app
         self.site = site
         self._web = site.settings.web
         self._hosts = allowed_hosts(self._web)
-        self._logins = pace.Pace(*LOGINS, clock=site.clock)
+        self._headers = protection.headers(self._web)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -62,8 +55,16 @@ class Gate:
         if scope["type"] != "http":  # no door speaks WebSocket
             await send({"type": "websocket.close", "code": 1008})
             return
+        guarded = _Guarded(send, scope, self._headers)
+        try:
+            await self._answer(scope, receive, guarded.send)
+        except Exception as exc:
+            if guarded.has_started:
+                raise  # too late for an answer: the server closes the connection
+            await problems.unexpected(exc)(scope, receive, guarded.send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        send = self._guarded(send, scope)
         try:
             answer = self._refused(request)
         except Error as exc:
@@ -71,7 +72,8 @@ class Gate:
         if answer is not None:
             await answer(scope, receive, send)
             return
-        await self._app(scope, _bounded(patience.in_time(receive)), send)
+        most = OPEN_BODY_MAX if is_open(scope["path"]) else BODY_MAX
+        await self._app(scope, _bounded(patience.in_time(receive), most), send)
 
     def _refused(self, request: Request) -> Response | None:
         """None: come in."""
@@ -83,17 +85,19 @@ class Gate:
                 fix='add it in headrace.toml: [web] hosts = ["metrics.example"]',
                 slug="bad-host",
             )
+        if request.method not in METHODS:
+            raise problems.wrong_method()
         if _length(headers) > BODY_MAX:
-            raise Error(f"More than {BODY_MAX // 1024} kB are not taken.", slug="too-large")
+            raise _too_large(BODY_MAX)
         if self._is_with_token(request):
             return self._spent(request)
         who = None
-        if not is_open(request.url.path):
+        if not is_open(request.scope["path"]):
             who = self._known(request)
-        if request.method not in ("GET", "HEAD"):
+            if recognise := request.scope.get("state", {}).get(patience.RECOGNISE):
+                recognise(who.hash)
+        if request.method == "POST":
             self._check_change(request, is_by_cookie=who is None or who.kind == Kind.SESSION)
-        if request.url.path == "/login" and request.method == "POST":
-            self._logins.check(_caller(request), "a login tried")
         request.scope["headrace.who"] = who
         return None
 
@@ -102,14 +106,14 @@ class Gate:
 
     def _spent(self, request: Request) -> Response:
         """A link's one-time key becomes a cookie, and leaves the address."""
-        self._logins.check(_caller(request), "a login tried")
-        key = keys.spend(self.site.places, request.query_params["token"], self.site.clock())
-        if key is None:
+        session = log_in(self.site, request.query_params["token"])
+        if session is None:
             if self._session(request) is not None:  # a link opened twice by who is in already
                 return RedirectResponse(_clean(request), 303)
-            raise used_up()
-        answer = RedirectResponse(_clean(request), 303)
-        set_session(answer, self.site, key)
+            raise wrong_key(self.site, caller(request))
+        # Behind the '#' it reaches no server, only the script of this very address.
+        answer = RedirectResponse(f"{_clean(request)}#{PROOF}={session.proof}", 303)
+        set_session(answer, self._web, session)
         return answer
 
     def _known(self, request: Request) -> Key:
@@ -118,6 +122,8 @@ class Gate:
             found = keys.find(self.site.places, secret.strip(), Kind.PROGRAM, self.site.clock())
         else:
             found = self._session(request)
+            if found is not None and _needs_proof(request) and not _is_proven(request, found):
+                raise half_login()
         if found is None:
             raise no_login(bool(scheme))
         return found
@@ -138,7 +144,7 @@ class Gate:
                 slug="not-json",
             )
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        is_ours = origin is None or urlsplit(origin).netloc.lower() in self._hosts
+        is_ours = origin is None or _host_in(origin) in self._hosts
         if not is_ours or (is_by_cookie and site not in (None, "same-origin", "none")):
             raise ControlError(
                 "This was asked for by another site's page.",
@@ -150,30 +156,34 @@ class Gate:
     def _told(self, request: Request, error: Error) -> Response:
         """JSON for programs; a person who needs a login gets a page that says how."""
         wants_page = "text/html" in request.headers.get("accept", "")
-        is_page = not request.url.path.startswith("/api") and request.method == "GET"
+        is_page = not request.scope["path"].startswith("/api") and request.method == "GET"
         if is_page and wants_page:
             return showing.problem(error, problems.status_of(error))
         extra = {"www-authenticate": "Bearer"} if problems.status_of(error) == 401 else None
         return problems.told(error, extra)
 
-    def _guarded(self, send: Send, scope: Scope) -> Send:
-        """With our headers on whatever is sent, and one line in the log without any secret."""
 
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-store")
-                if self._web.is_secure:
-                    headers.setdefault("strict-transport-security", "max-age=31536000")
-                if "server" in headers:
-                    del headers["server"]
-                # The path alone: a query may hold a key.
-                logger.debug("%s %s %s", scope["method"], _plain(scope["path"]), message["status"])
-            await send(message)
+@dataclass
+class _Guarded:
+    """Sends with our headers on it, and writes one line into the log without any secret."""
 
-        return sending
+    to: Send
+    scope: Scope
+    headers: Mapping[str, str]
+    has_started: bool = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            headers = MutableHeaders(scope=message)
+            for name, value in self.headers.items():
+                headers.setdefault(name, value)
+            if "server" in headers:
+                del headers["server"]
+            # The path alone: a query may hold a key.
+            path = _plain(self.scope["path"])
+            logger.debug("%s %s %s", self.scope["method"], path, message["status"])
+        await self.to(message)
 
 
 def allowed_hosts(web: WebSettings) -> frozenset[str]:
@@ -196,14 +206,17 @@ def cookie_name(web: WebSettings) -> str:
     return f"__Host-{COOKIE}" if web.is_secure else f"{COOKIE}-{web.port}"
 
 
-def set_session(answer: Response, site: Site, key: Key) -> None:
-    """A new session, never one that was there before."""
-    web, now = site.settings.web, site.clock()
-    role = keys.Role(key.role)
-    secret = keys.make(site.places, Kind.SESSION, key.by, role, now, keys.SESSION_S)
+def log_in(site: Site, secret: str) -> Session | None:
+    """A new session, never one that was there before, for a link's key that is used up by it."""
+    now = site.clock()
+    key = keys.spend(site.places, secret, now)
+    return None if key is None else keys.make_session(site.places, key, now)
+
+
+def set_session(answer: Response, web: WebSettings, session: Session) -> None:
     answer.set_cookie(
         cookie_name(web),
-        secret,
+        session.cookie,
         max_age=int(keys.SESSION_S),
         path="/",
         secure=web.is_secure,
@@ -227,7 +240,10 @@ def no_login(has_tried: bool) -> Error:
     )
 
 
-def used_up() -> Error:
+def wrong_key(site: Site, caller: str) -> Error:
+    """Counted, while a right one never is. Too many of them are told so."""
+    assert site.watch is not None  # noqa: S101 - the app has one
+    site.watch.wrong_keys.check(caller, "a wrong key tried")
     return Error(
         "This link does not work any more.",
         why="A link works once, and for an hour.",
@@ -236,16 +252,43 @@ def used_up() -> Error:
     )
 
 
+def half_login() -> Error:
+    return Error(
+        "This browser's login is not complete.",
+        why="Its cookie came without the second key. A cookie reaches every port of a machine, so "
+        "it shows no data by itself; the second key is kept for this address only.",
+        fix="run `headrace token` in the project's folder and open the link that it prints",
+        slug="no-login",
+    )
+
+
 def _clean(request: Request) -> str:
     """The same address without the key. The path alone: it cannot lead to another site."""
-    path = "/" + request.url.path.lstrip("/")
+    path = "/" + request.scope["path"].lstrip("/")
     rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
-    from urllib.parse import urlencode
-
     return f"{path}?{urlencode(rest)}" if rest else path
 
 
-def _caller(request: Request) -> str:
+def _needs_proof(request: Request) -> bool:
+    """Pages hold no data: a browser that opens one brings its cookie and nothing else."""
+    return request.method == "POST" or request.scope["path"].startswith("/api")
+
+
+def _is_proven(request: Request, key: Key) -> bool:
+    given = request.headers.get(PROOF_HEADER)
+    if given is None and request.method != "POST":  # a stream or a download has no headers of ours
+        given = request.query_params.get(PROOF)
+    return keys.is_proven(key, given or "")
+
+
+def _host_in(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # such as http://[x
+        return ""
+
+
+def caller(request: Request) -> str:
     return request.client.host if request.client else "?"
 
 
@@ -256,14 +299,18 @@ def _cookie(headers: Mapping[str, str], name: str) -> str:
 
 def _length(headers: Headers) -> int:
     given = headers.get("content-length", "0")
-    return int(given) if given.isdigit() else BODY_MAX + 1
+    return int(given) if given.isdecimal() else BODY_MAX + 1
+
+
+def _too_large(most: int) -> Error:
+    return Error(f"More than {most // 1024} kB are not taken.", slug="too-large")
 
 
 def _plain(path: str) -> str:
     return path[:300].encode("unicode_escape").decode()
 
 
-def _bounded(receive: Receive) -> Receive:
+def _bounded(receive: Receive, most: int) -> Receive:
     """What says no length is counted as it comes."""
     taken = 0
 
@@ -271,8 +318,8 @@ def _bounded(receive: Receive) -> Receive:
         nonlocal taken
         message = await receive()
         taken += len(message.get("body", b""))
-        if taken > BODY_MAX:
-            raise Error(f"More than {BODY_MAX // 1024} kB are not taken.", slug="too-large")
+        if taken > most:
+            raise _too_large(most)
         return message
 
     return receiving

@@ -30,9 +30,10 @@ from headrace.jsonfile import read_json, write_json
 from headrace.model.places import Places
 from headrace.model.runs import Process
 from headrace.model.web import PORT, PORTS_TRIED, Listening, WebSettings
-from headrace.web import app
+from headrace.web import app, protection
+from headrace.web.connections import Connections
 from headrace.web.gate import Gate
-from headrace.web.patience import Patient
+from headrace.web.patience import patient
 from headrace.web.site import Site
 from headrace.web.watch import stamp
 
@@ -66,6 +67,7 @@ def serve(settings: Settings) -> None:
     settings = replace(settings, web=web)
     places = Places(settings.state)
     gate = app.build(Site(settings))
+    room = Connections(web.proxies if web.behind_proxy else ())
     server = uvicorn.Server(
         uvicorn.Config(
             gate,
@@ -79,9 +81,8 @@ def serve(settings: Settings) -> None:
             ssl_keyfile=web.key,
             timeout_keep_alive=SLOW_S,
             timeout_graceful_shutdown=2,
-            limit_concurrency=200,
             h11_max_incomplete_event_size=64 * 1024,
-            http=Patient,
+            http=patient(room, protection.headers(web)),
             ws="none",
             loop="asyncio",
         )

@@ -1,15 +1,20 @@
-"""How often somebody may try: a window that slides. In memory; gone with the process."""
+"""How often somebody may try, and how many streams a key may hold. In memory; gone with the
+process."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.errors import Error
+from headrace.state.keys import Key, Role
 
 CALLERS_MAX = 1_000
+STREAMS_OF_ONE_KEY = 12
+STREAMS = 150
+STREAMS_RESERVED = 50  # for those who may act: onlookers never take the last ones
 
 
 @dataclass
@@ -41,3 +46,26 @@ class Pace:
         times.append(now)
         if len(self._seen) > CALLERS_MAX:
             self._seen.pop(next(iter(self._seen)))
+
+
+@dataclass
+class Streams:
+    """Counts those that are open, by key. Used in the event loop only."""
+
+    _open: Counter[str] = field(default_factory=Counter)
+
+    def enter(self, who: Key) -> None:
+        """Counts this one, or raises."""
+        most = STREAMS if Role(who.role) is Role.OPERATE else STREAMS - STREAMS_RESERVED
+        if self._open[who.hash] >= STREAMS_OF_ONE_KEY or self._open.total() >= most:
+            raise Error(
+                "There are too many open streams.",
+                why=f"One key has at most {STREAMS_OF_ONE_KEY}, all together {most}.",
+                fix="close pages that are open in other tabs, or programs that follow the stream",
+                slug="too-many",
+            )
+        self._open[who.hash] += 1
+
+    def leave(self, who: Key) -> None:
+        self._open[who.hash] -= 1
+        self._open += Counter()  # drops what is at zero

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import mimetypes
+from collections.abc import AsyncIterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from headrace.project.workspace import known_pipeline
 from headrace.state import keys
@@ -18,6 +19,7 @@ from headrace.web.site import Visit
 
 STATIC = Path(__file__).parent / "static"
 PLOTLY = "plotly.min.js"
+PART_BYTES = 64 * 1024
 
 
 def overview(visit: Visit) -> Response:
@@ -67,7 +69,8 @@ def _page(visit: Visit, title: str, script: str, **data: Any) -> Response:
     return showing.page(title, script, data, visit.site.settings.name)
 
 
-def healthz(visit: Visit) -> dict[str, Any]:
+async def healthz(visit: Visit) -> dict[str, Any]:
+    """In the event loop itself: it waits for no thread that others hold."""
     return {"ok": True}
 
 
@@ -78,11 +81,11 @@ def login_page(visit: Visit) -> Response:
 def login(visit: Visit) -> Response:
     """A key that was typed or pasted, in place of a link that was opened."""
     secret = visit.text("token", 500) or ""
-    key = keys.spend(visit.site.places, secret.strip(), visit.now)
-    if key is None:
-        return problems.told(gate.used_up())
-    answer = JSONResponse({"ok": True})
-    gate.set_session(answer, visit.site, key)
+    session = gate.log_in(visit.site, secret.strip())
+    if session is None:
+        raise gate.wrong_key(visit.site, visit.caller)
+    answer = JSONResponse({"ok": True, gate.PROOF: session.proof})
+    gate.set_session(answer, visit.site.settings.web, session)
     return answer
 
 
@@ -101,7 +104,14 @@ def static(visit: Visit) -> Response:
         return problems.told(problems.no_such_page())
     content, tag = _content(path)
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return Response(content, media_type=kind, headers={"cache-control": "no-cache", "etag": tag})
+    headers = {"cache-control": "no-cache", "etag": tag, "content-length": str(len(content))}
+    return StreamingResponse(_parts(content), media_type=kind, headers=headers)
+
+
+async def _parts(content: bytes) -> AsyncIterator[bytes]:
+    """A few at a time: who does not read them must not fill our memory."""
+    for begin in range(0, len(content), PART_BYTES):
+        yield content[begin : begin + PART_BYTES]
 
 
 def _static(name: str) -> Path | None:

@@ -27,8 +27,15 @@ STATUS_BY_SLUG = {
     "not-json": 415,
     "too-large": 413,
     "too-many": 429,
+    "too-slow": 408,
     "no-such-page": 404,
     "wrong-method": 405,
+}
+
+
+_HEADERS = {
+    "wrong-method": {"allow": "GET, HEAD, POST"},
+    "too-slow": {"connection": "close"},  # the rest of the body may come at any time
 }
 
 
@@ -48,7 +55,9 @@ def body_of(error: Error) -> dict[str, Any]:
 
 
 def told(error: Error, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse(body_of(error), status_of(error), headers)
+    return JSONResponse(
+        body_of(error), status_of(error), {**_HEADERS.get(error.code, {}), **(headers or {})}
+    )
 
 
 def unexpected(exc: BaseException) -> JSONResponse:
@@ -63,6 +72,10 @@ def unexpected(exc: BaseException) -> JSONResponse:
         slug="unexpected",
     )
     return JSONResponse(body_of(error), 500)
+
+
+def wrong_method() -> ConfigError:
+    return ConfigError("That is not how this address is asked.", slug="wrong-method")
 
 
 def no_such_page() -> ConfigError:

@@ -25,6 +25,7 @@ TIMEOUT_S = 5.0
 ROWS = 1_000
 ROWS_MAX = 10_000
 DOWNLOAD_MAX = 256 * 1024 * 1024
+PARQUET = "application/vnd.apache.parquet"
 
 
 def listed(visit: Visit) -> Response:
@@ -121,7 +122,7 @@ def _parquet(about: dict[str, Any]) -> Response:
     content = snapshots.read(Path(about["path"]), _content)
     if content is None:
         raise _empty(about)
-    return _download(content, about, ".parquet", "application/vnd.apache.parquet")
+    return _download(content, about, ".parquet", PARQUET)
 
 
 def _content(path: Path) -> bytes:

@@ -6,6 +6,7 @@ everything by it, so that they can be called without a server.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.web.watch import Watch
 
 TEXT_MAX = 200
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")  # JSON may hold these; no name or file does
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Visit:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
+    caller: str = "?"  # the address it comes from
 
     @property
     def now(self) -> float:
@@ -84,7 +87,7 @@ class Visit:
         given = self.body.get(name)
         if given is None:
             return None
-        if not isinstance(given, str) or len(given) > most:
+        if not isinstance(given, str) or len(given) > most or _NO_TEXT.search(given):
             raise ConfigError(
                 f"{name} has to be a text of at most {most:,} characters.", slug="bad-value"
             )

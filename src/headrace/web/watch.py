@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from headrace.errors import Error
 from headrace.state import supervisors
 from headrace.web import board, jsontext
-from headrace.web.pace import Pace
+from headrace.web.pace import Pace, Streams
 from headrace.web.shelf import Shelf
 from headrace.web.workers import Workers
 
@@ -43,6 +43,8 @@ class Watch:
         self.shelf = Shelf()
         self.questions = Pace(60, 60.0, site.clock)
         self.actions = Pace(30, 60.0, site.clock)
+        self.wrong_keys = Pace(10, 60.0, site.clock)
+        self.streams = Streams()
         self._board = board.Board(site, self.workers)
         self.number = 0  # rises with every change
         self._content: bytes = b""
@@ -127,7 +129,7 @@ class Watch:
         places = self._site.places
         files = (places.history, places.alerts)
         logs = [path.with_name(path.name + "-wal") for path in files]
-        folders = (places.desired_folder, places.runs, places.requests)
+        folders = (places.desired_folder, places.runs, places.requests, places.keys)
         running = supervisors.running(places)
         stamps = [stamp(path) for path in (*files, *logs, *folders)]
         return (running.pid if running else None, *stamps)

@@ -43,12 +43,26 @@ export class Problem extends Error {
   }
 }
 
+// ---- the login: a cookie reaches every port of this machine, so it is only half of it. The other
+// half came behind the '#' of the link's address; what is kept here can be read by this address only.
+
+const given = new URLSearchParams(location.hash.slice(1)).get("proof");
+if (given) {
+  localStorage.setItem("proof", given);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+const proof = () => localStorage.getItem("proof") || "";
+
+/** For what a browser loads by itself, without headers of ours: streams and downloads. */
+export const proven = (address) => `${address}${address.includes("?") ? "&" : "?"}proof=${encodeURIComponent(proof())}`;
+
 export async function api(path, { method = "GET", body = undefined } = {}) {
   let answer;
   try {
     answer = await fetch(path, {
       method,
-      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      headers: { "X-Headrace-Proof": proof(), ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
@@ -58,7 +72,7 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
   const told = await answer.json().catch(() => (answer.ok ? null : {}));
   if (told === null) throw new Problem({ slug: "unreadable", what: "The answer of the page's server cannot be read.", fix: "Load the page again." }, answer.status);
   if (answer.status === 401) {
-    location.reload(); // the server says how to log in
+    location.replace("/login"); // it says how to log in
     await new Promise(() => {});
   }
   if (!answer.ok) throw new Problem(told.error || { what: `It failed (${answer.status}).` }, answer.status);
@@ -127,7 +141,7 @@ function tell(text, kind) {
 }
 
 function connect() {
-  const source = new EventSource("/api/stream");
+  const source = new EventSource(proven("/api/stream"));
   const alive = () => { heard = Date.now(); tell("live", "on"); };
   source.addEventListener("changed", () => { alive(); if (!document.hidden) refresh(); });
   source.addEventListener("alive", alive);

@@ -1,5 +1,5 @@
 // Live results: all tables in short, or one as chart and rows, changing by itself.
-import { ago, api, cell, choose, chosen, data, h, live, main, number, path, refresh, show, table } from "./core.js";
+import { ago, api, cell, choose, chosen, data, h, live, main, number, path, proven, refresh, show, table } from "./core.js";
 import { chart } from "./charts.js";
 
 const KINDS = ["line", "bar", "area", "number", "table"];
@@ -44,7 +44,7 @@ function one() {
 }
 
 function top(seen) {
-  const link = (form) => h("a", { class: "button quiet", href: `${path("api", "live", `${seen.pipeline}.${seen.name}`)}?as=${form}`, download: "" }, form.toUpperCase());
+  const link = (form) => h("a", { class: "button quiet", href: proven(`${path("api", "live", `${seen.pipeline}.${seen.name}`)}?as=${form}`), download: "" }, form.toUpperCase());
   const asOf = seen.tables[0]?.as_of;
   return [
     h("p", { class: "small" }, h("a", { href: "/live" }, "← all live results")),

@@ -6,9 +6,11 @@ document.getElementById("login")?.addEventListener("submit", async (event) => {
   const answer = await fetch("/login", {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }),
   });
-  if (answer.ok) location.href = location.pathname === "/login" ? "/" : location.pathname;
-  else {
-    const told = await answer.json().catch(() => ({}));
+  const told = await answer.json().catch(() => ({}));
+  if (answer.ok) {
+    localStorage.setItem("proof", told.proof);
+    location.href = location.pathname === "/login" ? "/" : location.pathname;
+  } else {
     const error = told.error || {};
     document.getElementById("login-problem").textContent = [error.what, error.fix].filter(Boolean).join(" ");
   }

@@ -1,5 +1,5 @@
 // One run: how it ended and why, what happened in it, its output with search, all to take along.
-import { api, clock, data, h, live, main, path, show, span, table } from "./core.js";
+import { api, clock, data, h, live, main, path, proven, show, span, table } from "./core.js";
 
 const name = data.run;
 const FOLLOWED_MAX = 5000;
@@ -31,7 +31,7 @@ function top(seen) {
   return [
     h("p", { class: "small" }, h("a", { href: path("pipelines", seen.pipeline) }, `← ${seen.pipeline}`)),
     h("div", { class: "row" }, h("h1", {}, name), h("span", { class: `state ${seen.is_live ? "good" : seen.failure ? "bad" : "off"}` }, seen.is_live ? "runs" : ended ? ended.ending : "ended"),
-      h("span", { class: "grow" }), h("a", { class: "button quiet", href: path("api", "runs", name, "bundle"), download: "" }, "Download all about it (zip)")),
+      h("span", { class: "grow" }), h("a", { class: "button quiet", href: proven(path("api", "runs", name, "bundle")), download: "" }, "Download all about it (zip)")),
     h("p", {}, seen.is_live ? `It has run for ${span(seen.at - spec.at)}.` : seen.headline),
     seen.query_lines.length ? h("ul", {}, seen.query_lines.map((one) => h("li", {}, one))) : null,
     ...explained(seen),
