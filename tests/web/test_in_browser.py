@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -28,6 +26,7 @@ from headrace.state import keys, lags
 from headrace.state.keys import Kind, Role
 from headrace.store import alerts, db, events, progress, runs
 from headrace.web import main
+from web.serving import served
 
 pytestmark = pytest.mark.e2e
 
@@ -86,24 +85,6 @@ def hostile(folder: Path) -> Project:
     alerts.open_once(conn, "k", now, "hello", PAYLOADS[0], "row", ALL, PAYLOADS[2], {"a": ALL})
     conn.close()
     return project
-
-
-@contextlib.contextmanager
-def served(project: Project, command: tuple[str, ...] = ()) -> Iterator[str]:
-    """The web process itself, with stdin as the supervisor would hold it. -> a link's address."""
-    command = command or (sys.executable, "-m", "headrace.web.main", str(project.folder))
-    process = subprocess.Popen(command, stdin=subprocess.PIPE)
-    try:
-        deadline = time.monotonic() + 30
-        while (told := read_json(project.places.web)) is None:
-            assert process.poll() is None, "the page's process ended"
-            assert time.monotonic() < deadline, "it does not listen"
-            time.sleep(0.05)
-        yield str(told["url"])
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(15) == 0, "it ends with who holds the other end of its stdin"
 
 
 @pytest.fixture(scope="module")
