@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from e2e import rig
+from headrace.model.conditions import table
+from headrace.model.events import Event
+from headrace.model.limits import HealthLimits
+from headrace.model.runview import RunView, fold
 
+BUSY = "falling-behind"  # says something about the machine that the tests share
 SCRIPT = Path(__file__).parents[2] / "scripts" / "demo"
 PIPELINE = "metrics"
 QUERIES = {"history", "logins", "heartbeats", "overloaded", "silent", "logs.quarantine"}
@@ -87,6 +92,20 @@ def has_history(folder: Path) -> bool:
 def has_committed(project: rig.Project) -> bool:
     queries = project.status(PIPELINE).get("queries", [])
     return len(queries) >= len(QUERIES) and all(query["batches"] for query in queries)
+
+
+def findings(project: rig.Project) -> set[tuple[str, str | None]]:
+    """Whatever was found wrong at any moment of its runs, by their own events."""
+    found: set[tuple[str, str | None]] = set()
+    for file in project.state.glob("runs/*/events.jsonl"):
+        view = RunView()
+        for number, line in enumerate(file.read_text().splitlines()):
+            event = Event.from_line(line)
+            view = fold(view, event, event.at)
+            if number % 20 == 0:
+                seen = table.by_query(view, HealthLimits()).values()
+                found |= {(one.slug, one.query) for each in seen for one in each}
+    return found
 
 
 def assert_nothing_is_wrong(said: dict[str, Any], folder: Path) -> None:

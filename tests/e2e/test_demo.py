@@ -122,6 +122,12 @@ def test_the_demo_loses_and_doubles_nothing_when_its_jvm_is_killed(
     assert told["restarts"] >= 1
 
 
+def test_a_healthy_demo_is_never_called_degraded(told: dict[str, Any], folder: Path) -> None:
+    found = demos.findings(rig.Project(folder))
+
+    assert {(slug, query) for slug, query in found if slug != demos.BUSY} == set()
+
+
 @pytest.fixture(scope="module")
 def demo(told: dict[str, Any], folder: Path) -> Iterator[Running]:
     """The demo's project, edited, and kept up as anybody's; the generator goes on beside it."""

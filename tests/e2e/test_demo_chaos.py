@@ -1,4 +1,4 @@
-"""`make demo`, killed three times while it works: for `make chaos`."""
+"""`make demo`, killed three times, and left alone for half an hour: for `make chaos`."""
 
 from __future__ import annotations
 
@@ -25,3 +25,21 @@ def test_three_kills_in_two_minutes_lose_and_double_nothing(tmp_path: Path) -> N
 
     demos.assert_nothing_is_wrong(told, folder)
     assert told["restarts"] >= 3
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+def test_half_an_hour_of_the_demo_reports_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    states = set()
+    with demos.demo(folder, "--for", "30m", "--json") as run:
+        rig.eventually("it works", lambda: demos.has_committed(run.project), 150)
+        while run.process.poll() is None:
+            status = run.project.status(demos.PIPELINE)
+            states.add(status.get("state"))
+            time.sleep(5)  # how often it looks, for as long as the demo takes
+        told = demos.told(run.ended(60))
+
+    demos.assert_nothing_is_wrong(told, folder)
+    assert demos.findings(run.project) == set()
+    assert "degraded" not in states
