@@ -61,7 +61,7 @@ PROCESSES = {
 
 # module -> why it may call eval, exec or print
 CALLS = {
-    "headrace.driver.script": "exec: this is what running a script means",
+    "headrace.driver.interpreter": "exec: this is what running a script means",
 }
 
 

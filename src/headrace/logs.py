@@ -29,20 +29,27 @@ def configure(
     format: str = "text",
     level: int = logging.INFO,
     stream: TextIO | None = None,
+    is_guest: bool = False,
     **about: str,
 ) -> None:
-    """Call once, in main. `about` (pipeline=, run=) is said in every line of this process."""
+    """Call once, in main. `about` (pipeline=, run=) is said in every line of this process.
+
+    `is_guest`: the process belongs to a script, whose own logging finds Python's untouched.
+    """
     _always.clear()
     _always.update(about)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_add_about)
     handler.setFormatter(_Json() if format == "json" else _Text())
-    root = logging.getLogger()
-    for old in list(root.handlers):
-        root.removeHandler(old)
-    root.addHandler(handler)
-    root.setLevel(logging.WARNING)  # of others: only what is wrong
-    logging.getLogger("headrace").setLevel(level)
+    ours = logging.getLogger("headrace")
+    ours.setLevel(level)
+    ours.propagate = not is_guest
+    top = ours if is_guest else logging.getLogger()
+    for old in list(top.handlers):
+        top.removeHandler(old)
+    top.addHandler(handler)
+    if not is_guest:
+        top.setLevel(logging.WARNING)  # of others: only what is wrong
 
 
 @contextlib.contextmanager

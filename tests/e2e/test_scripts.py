@@ -171,3 +171,56 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(
         "has batches up to 1, but its checkpoint is new" in (project.folder / "refused").read_text()
     )
     assert project.marked() == []
+
+
+FACTS = """
+import atexit, logging, sys, threading, time, __main__
+
+def typed(number: int) -> None: ...
+
+def late():
+    time.sleep(0.2)
+    sys.stdout.write("a thread has ended\\n")
+
+def pooled():
+    from concurrent.futures import ThreadPoolExecutor
+    print(ThreadPoolExecutor().submit(str, "a pool that stays open").result())
+
+def hook(kind, value, trace):
+    sys.stdout.write(f"{kind.__name__}: {value} in line {trace.tb_lineno}\\n")
+
+root = logging.getLogger()
+print(root.handlers, root.level, sys.argv, __file__, __name__, sorted(globals()))
+print(__main__.__dict__ is globals(), type(__builtins__), typed.__annotations__, __spec__)
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, force=False)
+logging.getLogger("mine").info("logged")
+atexit.register(print, "an exit function")
+threading.Thread(target=late).start()
+pooled()
+sys.excepthook = hook
+if len(sys.argv) > 2:
+    raise ValueError("at the end")
+"""
+
+
+@pytest.mark.parametrize(("args", "code"), [(["one"], 0), (["one", "two"], 1)])
+def test_a_script_finds_python_as_if_it_ran_alone(
+    args: list[str], code: int, tmp_path: Path
+) -> None:
+    project = rig.Project(tmp_path / "project")
+    project.folder.mkdir()
+    script = project.folder / "facts.py"
+    script.write_text(FACTS)
+    (project.folder / "headrace.toml").write_text("[restart]\nretries = 0\n")
+    plain = [sys.executable, str(script), *args]
+    alone = subprocess.run(plain, capture_output=True, text=True, check=False)
+
+    project.headrace("run", "facts.py", "--", *args, code=code)
+
+    log = next(project.state.glob("runs/facts-*/driver.log")).read_text()
+    assert "logged" in alone.stdout
+    assert code == alone.returncode
+    expected = alone.stdout.splitlines()
+    if code:
+        expected.remove("a thread has ended")  # a run that has failed waits for nothing
+    assert set(expected) <= set(log.splitlines())

@@ -41,7 +41,7 @@ def main(argv: list[str]) -> None:
     me = processes.identify(os.getpid())
     jsonfile.write_json(run_dir / "process.json", me.to_json() if me else {})
     os.chdir(spec.project)
-    logs.configure(pipeline=spec.pipeline, run=spec.run)
+    logs.configure(is_guest=spec.script, pipeline=spec.pipeline, run=spec.run)
     run.close(run.to_the_end())
 
 

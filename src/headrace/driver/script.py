@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 import threading
 import traceback
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from headrace import config, references
 from headrace.connectors import jars
 from headrace.connectors.files import FORMATS
 from headrace.define import versions
-from headrace.driver import classes, ending, fleet, lock, pipeline, session
+from headrace.driver import classes, ending, fleet, interpreter, lock, pipeline, session
 from headrace.driver.counted import of_script
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
@@ -35,7 +33,9 @@ from headrace.model.runs import Exit, RunSpec
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-RETURN_S = 10.0  # for a script to come back from awaitTermination after its queries have ended
+# For a script to come back from awaitTermination after its queries have ended, and for its exit
+# functions.
+RETURN_S = 10.0
 # A script that sets none of these gets Spark's own defaults: what it writes stays as it was.
 NOT_OURS = {"spark.master", "spark.app.name", session.TIMESTAMPS}
 NO_REPLAY = {"TextSocket": "socket", "RateStream": "rate"}
@@ -65,18 +65,21 @@ def run(
     )
     script.hook()
     outcome: list[Exit] = []
+    watched, over = threading.Event(), threading.Event()
     watch = Watch(ours, signals, mine.drain, run_dir, is_open=lambda: not script.done.is_set())
 
     def watch_and_close() -> None:
         outcome.append(watch.until_the_end())
-        if not script.done.wait(RETURN_S):
+        watched.set()
+        if not over.wait(RETURN_S):
             close(outcome[0])
 
-    watcher = threading.Thread(target=watch_and_close, name="watch", daemon=True)
-    watcher.start()
+    threading.Thread(target=watch_and_close, name="watch", daemon=True).start()
     watch.failed_outside = _execute(script, run_dir)
     script.done.set()
-    watcher.join()
+    watched.wait()
+    interpreter.run_exit_functions()
+    over.set()
     return outcome[0]
 
 
@@ -114,11 +117,11 @@ def _execute(script: _Script, run_dir: Path) -> Exit | None:
     """Run it as `python script.py ARGS` would. None if it came to its end by itself."""
     try:
         script.execute()
-    except SystemExit as exc:
-        return None if exc.code in (None, 0) else ending.of_exception(exc, run_dir)
     except BaseException as exc:
-        traceback.print_exc()
-        return ending.of_exception(exc, run_dir)
+        if not isinstance(exc, SystemExit) or exc.code not in (None, 0):
+            interpreter.show(exc)
+            return ending.of_exception(exc, run_dir)
+    interpreter.wait_for_threads()
     return None
 
 
@@ -143,14 +146,7 @@ class _Script:
     _names: dict[str, list[str]] = field(default_factory=dict)  # invented, by place
 
     def execute(self) -> None:
-        copy, original = _copy(self.spec), str(_original(self.spec))
-        code = compile(copy.read_bytes(), original, "exec")
-        module = types.ModuleType("__main__")
-        module.__file__ = original
-        sys.modules["__main__"] = module  # so that its functions are pickled by value
-        sys.argv = [original, *self.spec.args]
-        sys.path[:0] = [str(copy.parent), str(Path(original).parent)]
-        exec(code, module.__dict__)  # noqa: S102 (this is what running a script means)
+        interpreter.execute(_copy(self.spec), _original(self.spec), self.spec.args)
 
     def hook(self) -> None:
         from pyspark.sql import SparkSession

@@ -1,0 +1,59 @@
+"""What Python does around a script: `__main__`, arguments, tracebacks, threads, exit functions.
+
+A script must not notice that it does not run alone. Read by `script`, which owns the run around it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import sys
+import threading
+import types
+from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+
+def execute(copy: Path, original: Path, args: Sequence[str]) -> None:
+    """Run the code of `copy` under the name of `original`, as `python original ARGS` would."""
+    name = str(original)
+    # This module's own `from __future__` must not reach the script: its annotations are values.
+    code = compile(copy.read_bytes(), name, "exec", dont_inherit=True)
+    module = types.ModuleType("__main__")
+    module.__dict__.update(
+        __file__=name,
+        __cached__=None,
+        __builtins__=builtins,
+        __annotations__={},
+        __loader__=SourceFileLoader("__main__", name),
+    )
+    sys.modules["__main__"] = module  # so that its functions are pickled by value
+    sys.argv = [name, *args]
+    sys.path[:0] = [str(copy.parent), str(original.parent)]
+    exec(code, module.__dict__)  # noqa: S102 (this is what running a script means)
+
+
+def wait_for_threads() -> None:
+    """Python does not end before those that are no daemons, and it tells idle pools to end."""
+    threading._shutdown()  # type: ignore[attr-defined]
+
+
+def show(exc: BaseException) -> None:
+    """Print an exception as Python prints one that nobody has caught, without our own frames."""
+    if isinstance(exc, SystemExit):
+        if isinstance(exc.code, str):
+            sys.stderr.write(f"{exc.code}\n")
+        return
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") in _OURS:
+        trace = trace.tb_next
+    sys.excepthook(type(exc), exc.with_traceback(trace), trace)
+
+
+def run_exit_functions() -> None:
+    """Those of `atexit`: the process itself ends without asking anybody."""
+    atexit._run_exitfuncs()
+
+
+_OURS = {__name__, "headrace.driver.script"}
