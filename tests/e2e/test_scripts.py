@@ -144,10 +144,7 @@ sys.exit(int(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize(("asked", "code"), [("0", 0), ("3", 1)])
-def test_a_script_may_start_a_query_again_and_its_exit_code_counts(
-    asked: str, code: int, tmp_path: Path
-) -> None:
+def test_a_script_may_start_a_query_again_and_its_exit_code_counts(tmp_path: Path) -> None:
     project = rig.Project(tmp_path / "project")
     project.folder.mkdir()
     (project.folder / "loop.py").write_text(LOOP)
@@ -157,10 +154,10 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(
         f'"spark.shop.password" = "${{file:{project.folder}/secret}}"\n'
     )
 
-    said = project.headrace("run", "loop.py", "--", asked, code=None)
+    said = project.headrace("run", "loop.py", "--", "3", code=None)
 
     exits = [json.loads(p.read_text()) for p in project.state.glob("runs/loop-*/exit.json")]
-    assert [e["code"] for e in exits] == [code], said
+    assert [e["code"] for e in exits] == [1], said
     assert exits[0]["queries"] == {"query_1": {"batch": 1, "how": "ended"}}
     kept = [path for path in project.state.rglob("*") if path.is_file()]
     assert not [path for path in kept if b"cAnArY7xQ2" in path.read_bytes()]
@@ -170,6 +167,55 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(
     assert (
         "has batches up to 1, but its checkpoint is new" in (project.folder / "refused").read_text()
     )
+    assert project.marked() == []
+
+
+UNTIMELY = """
+import sys, time
+from pyspark.sql import SparkSession
+
+def slowly(frame, batch_id):
+    time.sleep(float(sys.argv[1]))
+    frame.write.mode("append").text("out")
+
+spark = SparkSession.builder.appName("untimely").getOrCreate()
+lines = spark.readStream.text("incoming")
+query = (
+    lines.writeStream.queryName("lines").foreachBatch(slowly)
+    .option("checkpointLocation", "checkpoint").trigger(availableNow=True).start()
+)
+"""
+WAITING = "query.awaitTermination()\n"
+STOPPING = "spark.stop()\n"
+
+
+def test_a_script_that_stops_spark_too_early_is_told_to_wait_and_one_that_ends_keeps_its_queries(
+    tmp_path: Path,
+) -> None:
+    project = rig.Project(tmp_path / "project")
+    project.folder.mkdir()
+    script = project.folder / "untimely.py"
+
+    project.give("one")
+    script.write_text(UNTIMELY + STOPPING)
+    told = project.headrace("run", "untimely.py", "--", "2", code=2)
+    assert "stops its Spark session before lines has finished a batch" in told
+    assert f"untimely.py:{len(UNTIMELY.splitlines()) + 1}" in told
+    assert "query.awaitTermination()" in told
+    assert len(list(project.state.glob("runs/*/exit.json"))) == 1, "trying again cannot help"
+
+    script.write_text(UNTIMELY + WAITING + STOPPING)  # as it was told
+    project.give("two")
+    project.headrace("run", "untimely.py", "--", "0")
+
+    script.write_text(UNTIMELY)
+    project.give("three")
+    project.headrace("run", "untimely.py", "--", "0")
+    kept = project.headrace("events", "untimely")
+    assert "the script has ended; Headrace keeps its queries running: lines" in kept
+
+    written = [file.read_text() for file in (project.folder / "out").glob("*.txt")]
+    assert sorted("".join(written).split()) == ["one", "three", "two"]
     assert project.marked() == []
 
 

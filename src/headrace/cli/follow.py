@@ -16,7 +16,13 @@ from headrace.model.runs import Exit
 from headrace.model.status import PipelineStatus, State
 from headrace.project import records, runs, tail
 
-_TOLD = {Kind.RUN_STARTED, Kind.QUERY_STARTED, Kind.QUERY_TERMINATED, Kind.QUERY_STOPPED}
+_TOLD = {
+    Kind.RUN_STARTED,
+    Kind.QUERY_STARTED,
+    Kind.QUERY_TERMINATED,
+    Kind.SCRIPT_ENDED,
+    Kind.QUERY_STOPPED,
+}
 _NOTABLE = (State.WAITING, State.STALLED)
 
 

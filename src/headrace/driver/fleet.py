@@ -48,6 +48,11 @@ class Watched:
         """Ended, and without a failure that somebody has still to look at."""
         return not self.query.isActive and bool(self.query._jsq.exception().isEmpty())
 
+    def has_begun(self) -> bool:
+        """A batch has ended, or there was nothing to do yet."""
+        status: Any = self.query.status
+        return self.query.lastProgress is not None or status["message"].startswith("Waiting")
+
     def last_committed(self) -> int | None:
         folder = lock.local_path(self.checkpoint) if self.checkpoint else None
         if folder is not None:

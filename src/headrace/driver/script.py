@@ -1,15 +1,19 @@
 """Somebody's own PySpark script, unchanged: executed, its queries found, watched, ended together.
 
 Headrace creates no session here (one made first would silently drop the script's `.master()` and
-`.config()`): our defaults lie underneath, in a properties file. Three hooks on PySpark's own
-classes do the rest: `getOrCreate` adds the listener, the writer's options are noted, `start` takes
-the checkpoint's lock and records where the query was started. The script's own choices always win.
+`.config()`): our defaults lie underneath, in a properties file. Hooks on PySpark's own classes do
+the rest: `getOrCreate` adds the listener, the writer's options are noted, `start` takes the
+checkpoint's lock and records where the query was started, `stop` ends queries before Spark. The
+script's own choices always win.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import logging
 import os
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -23,15 +27,20 @@ from headrace.connectors.files import FORMATS
 from headrace.define import versions
 from headrace.driver import classes, ending, fleet, interpreter, lock, pipeline, session
 from headrace.driver.counted import of_script
+from headrace.driver.drain import drain
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
+from headrace.errors import DefinitionError, Error
 from headrace.model.events import Kind
+from headrace.model.limits import DrainLimits
 from headrace.model.places import Places
 from headrace.model.runs import Exit, RunSpec
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
+
+logger = logging.getLogger(__name__)
 
 # For a script to come back from awaitTermination after its queries have ended, and for its exit
 # functions.
@@ -60,24 +69,27 @@ def run(
         spec,
         ours,
         signals,
-        prepare_local=lambda: _prepare(spec, mine, run_dir, is_local=True),
-        forget_secrets=lambda: session.forget_secrets(run_dir / "conf"),
+        mine.drain,
+        prepare_local=functools.partial(_prepare, spec, mine, run_dir, is_local=True),
+        forget_secrets=functools.partial(session.forget_secrets, run_dir / "conf"),
     )
     script.hook()
     outcome: list[Exit] = []
-    watched, over = threading.Event(), threading.Event()
+    over = threading.Event()
     watch = Watch(ours, signals, mine.drain, run_dir, is_open=lambda: not script.done.is_set())
 
     def watch_and_close() -> None:
         outcome.append(watch.until_the_end())
-        watched.set()
+        script.settled.set()
         if not over.wait(RETURN_S):
             close(outcome[0])
 
     threading.Thread(target=watch_and_close, name="watch", daemon=True).start()
     watch.failed_outside = _execute(script, run_dir)
+    if watch.failed_outside is None:
+        script.tell_end()
     script.done.set()
-    watched.wait()
+    script.settled.wait()
     interpreter.run_exit_functions()
     over.set()
     return outcome[0]
@@ -119,7 +131,10 @@ def _execute(script: _Script, run_dir: Path) -> Exit | None:
         script.execute()
     except BaseException as exc:
         if not isinstance(exc, SystemExit) or exc.code not in (None, 0):
-            interpreter.show(exc)
+            if isinstance(exc, Error):
+                logger.error("%s", exc)
+            else:
+                interpreter.show(exc)
             return ending.of_exception(exc, run_dir)
     interpreter.wait_for_threads()
     return None
@@ -140,19 +155,29 @@ class _Script:
     spec: RunSpec
     fleet: Fleet
     signals: Signals
+    limits: DrainLimits
     prepare_local: Callable[[], None]
     forget_secrets: Callable[[], None]
     done: threading.Event = field(default_factory=threading.Event)
+    settled: threading.Event = field(default_factory=threading.Event)  # no query is left to end
     _names: dict[str, list[str]] = field(default_factory=dict)  # invented, by place
 
     def execute(self) -> None:
         interpreter.execute(_copy(self.spec), _original(self.spec), self.spec.args)
 
+    def tell_end(self) -> None:
+        """Plain Python would end the queries with the script. Here they run on, which is said."""
+        if not self.fleet.is_closed and (left := self._live()):
+            names = [one.name for one in left]
+            self.fleet.events.tell(Kind.SCRIPT_ENDED, data={"queries": names})
+
     def hook(self) -> None:
+        from pyspark import SparkContext
         from pyspark.sql import SparkSession
         from pyspark.sql.streaming.readwriter import DataStreamWriter
 
         _wrap(SparkSession.Builder, "getOrCreate", self._get_or_create)
+        _wrap(SparkContext, "stop", self._stop)  # which a session's own `stop` calls
         _wrap(DataStreamWriter, "option", self._option)
         _wrap(DataStreamWriter, "options", self._options)
         _wrap(DataStreamWriter, "queryName", self._query_name)
@@ -176,6 +201,41 @@ class _Script:
             self.fleet.events.tell(Kind.RUN_STARTED, data=pipeline.run_facts(self.spec, spark))
         if threading.current_thread() is threading.main_thread():
             self.signals.install()  # PySpark has put a handler of its own in the place of ours
+
+    def _stop(self, original: Callable[..., Any], context: Any) -> None:
+        """The queries end first, at a batch boundary: Spark would end them with errors.
+
+        While the run itself ends them, the session is not the script's to stop any more.
+        """
+        live = self._live()
+        if self.fleet.is_closed and not self.settled.is_set():
+            return
+        if sys.exc_info()[0] is None:  # else the script fails already, and this is its cleanup
+            unborn = [one for one in live if not one.has_begun()]
+            if unborn:
+                raise self._stopped_too_early(unborn)
+        if live and self.fleet.spark is not None:
+            queries = [one.query for one in live]
+            seconds, is_hurried = self.limits.timeout_s, self.signals.is_hurried
+            drain(self.fleet.spark, queries, timeout_s=seconds, is_hurried=is_hurried)
+        original(context)
+
+    def _live(self) -> list[Watched]:
+        spark = self.fleet.spark
+        if spark is None or session.is_jvm_gone(spark):
+            return []
+        return [one for one in self.fleet.all() if one.query.isActive]
+
+    def _stopped_too_early(self, unborn: list[Watched]) -> DefinitionError:
+        names = ", ".join(one.name for one in unborn)
+        return DefinitionError(
+            f"The script stops its Spark session before {names} has finished a batch.",
+            why="stop() ends every query of the session, and start() does not wait for any.",
+            where=self._place(),
+            fix="Wait before stop(): query.awaitTermination(), or with several queries "
+            "spark.streams.awaitAnyTermination().",
+            slug="session-stopped",
+        )
 
     def _noted_of(self, writer: Any) -> _Noted:
         if not hasattr(writer, "_headrace"):

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     PROGRESSED = "progressed"  # progress: Spark's own object; fresh: how old its rows were
     IDLED = "idled"  # the trigger fired, there was nothing to do
     QUERY_TERMINATED = "query_terminated"  # error_class, error (first lines), or neither
+    SCRIPT_ENDED = "script_ended"  # queries: names of those that run on
     SAMPLED = "sampled"  # queries: {name: status}; now and then heap_used, heap_max, memory, cpu_s
     DRAIN_STARTED = "drain_started"  # deadline_s, reason
     QUERY_STOPPED = "query_stopped"  # batch, how: "clean" | "cut" | "failed" | "ended"

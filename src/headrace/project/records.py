@@ -217,6 +217,9 @@ def event_words(event: Event) -> str:
     if event.kind is Kind.QUERY_TERMINATED:
         error = str(data.get("error") or "").partition("\n")[0]
         return f"failed: {error}" if error else "ended"
+    if event.kind is Kind.SCRIPT_ENDED:
+        left = ", ".join(map(str, data.get("queries", ())))
+        return f"the script has ended; Headrace keeps its queries running: {left}"
     if event.kind is Kind.DRAIN_STARTED:
         return (
             f"draining, up to {data.get('deadline_s')} s: {data.get('reason') or 'asked to stop'}"
