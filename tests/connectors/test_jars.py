@@ -9,9 +9,11 @@ import pytest
 
 from e2e import rig
 from headrace.connectors import jars
+from headrace.driver import packages
 from headrace.errors import ConfigError
 
 KAFKA = jars.BUNDLES["kafka"]
+MINOR = ".".join(jars.spark_version().split(".")[:2])
 RIGHT = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{jars.spark_version()}"
 
 
@@ -79,6 +81,76 @@ def test_a_connector_of_another_spark_is_refused_with_the_right_one_and_the_comm
     assert own in caught.value.what
     assert RIGHT in str(caught.value.fix)
     assert "headrace jars fetch kafka" in str(caught.value.fix)
+
+
+SCRIPTS = "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.1"
+OWN = "org.example:own:1.0"
+
+
+@pytest.mark.usefixtures("nothing_fetched")
+@pytest.mark.parametrize(
+    ("options", "submit", "label"),
+    [
+        ({jars.PACKAGES: SCRIPTS}, "", jars.PACKAGES),
+        ({}, f"--packages {SCRIPTS} pyspark-shell", "--packages of PYSPARK_SUBMIT_ARGS"),
+        ({}, f'--conf "spark.jars.packages={OWN},{SCRIPTS}" x', "PYSPARK_SUBMIT_ARGS"),
+    ],
+)
+def test_a_script_with_a_connector_of_another_spark_is_refused_with_the_one_that_fits(
+    options: dict[str, str], submit: str, label: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        packages.correct(options, {packages.SUBMIT: submit}, "count.py:4")
+
+    assert caught.value.code == "jars-mismatch"
+    assert label in caught.value.what
+    assert SCRIPTS in caught.value.what
+    assert caught.value.where == "count.py:4"
+    assert f"take {RIGHT}" in str(caught.value.fix)
+    assert "headrace jars fetch kafka. Its jars then override" in str(caught.value.fix)
+
+
+@pytest.mark.usefixtures("nothing_fetched")
+def test_fetched_jars_override_a_script_s_connector_of_another_spark_and_that_is_said() -> None:
+    fetched = jars.folder(KAFKA) / "a.jar"
+    fetched.parent.mkdir(parents=True)
+    fetched.touch()
+    wrong = "/j/spark-sql-kafka-0-10_2.12-3.5.1.jar"
+    options = {jars.PACKAGES: SCRIPTS, jars.JARS: f"{wrong},own.jar", "spark.app.name": "x"}
+    environment = {packages.SUBMIT: f"--packages {OWN},{SCRIPTS} --jars {wrong} pyspark-shell"}
+
+    said = packages.correct(options, environment, "count.py:4")
+
+    assert options == {jars.JARS: f"own.jar,{fetched}", "spark.app.name": "x"}
+    assert environment == {packages.SUBMIT: f"--packages {OWN} pyspark-shell"}
+    assert len(said) == 4
+    assert all("Headrace uses the jars that `headrace jars fetch kafka` has" in one for one in said)
+    assert all(RIGHT in one for one in said)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        RIGHT,
+        OWN,
+        f"org.apache.spark:spark-avro_2.13:{MINOR}.7",
+        "io.delta:delta-spark_4.2_2.13:4.4.0",
+        "/j/spark-cassandra-connector_2.13-3.5.1.jar",
+    ],
+)
+def test_what_fits_or_does_not_say_what_it_is_for_is_left_alone(own: str) -> None:
+    options, environment = {jars.PACKAGES: own}, {packages.SUBMIT: f"--jars {own} pyspark-shell"}
+
+    assert packages.correct(options, environment, "count.py:4") == []
+    assert options == {jars.PACKAGES: own}
+    assert environment == {packages.SUBMIT: f"--jars {own} pyspark-shell"}
+
+
+def test_a_library_of_another_scala_is_refused_too() -> None:
+    own = {jars.PACKAGES: "com.datastax.spark:spark-cassandra-connector_2.12:3.5.1"}
+
+    with pytest.raises(ConfigError, match=r"take com.datastax.spark:.*_2\.13"):
+        packages.correct(own, {}, "count.py:4")
 
 
 def test_what_spark_brings_along_is_left_out() -> None:

@@ -219,6 +219,25 @@ def test_a_script_that_stops_spark_too_early_is_told_to_wait_and_one_that_ends_k
     assert project.marked() == []
 
 
+def test_a_script_that_asks_for_a_library_of_another_spark_is_refused_before_java_starts(
+    tmp_path: Path,
+) -> None:
+    project = rig.Project(tmp_path / "project")
+    project.folder.mkdir()
+    wrong = "org.apache.spark:spark-avro_2.12:3.5.1"
+    (project.folder / "old.py").write_text(
+        "from pyspark.sql import SparkSession\n"
+        f'SparkSession.builder.config("spark.jars.packages", "{wrong}").getOrCreate()\n'
+    )
+
+    told = project.headrace("run", "old.py", code=2)
+
+    assert f"spark.jars.packages has {wrong}" in told
+    assert f"take org.apache.spark:spark-avro_2.13:{pyspark.__version__}" in told
+    assert "old.py:2" in told
+    assert "run started" not in told
+
+
 FACTS = """
 import atexit, logging, sys, threading, time, __main__
 

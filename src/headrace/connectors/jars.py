@@ -22,6 +22,13 @@ PACKAGES = "spark.jars.packages"
 JARS = "spark.jars"
 SCALA = "2.13"
 _BUNDLE_OF = {"kafka": "kafka", "event_hubs": "kafka"}  # kind of connector: bundle
+SPARK_GROUP = "org.apache.spark"
+_COORDINATE = re.compile(
+    r"(?P<group>[\w.-]+):(?P<artifact>[\w.-]+)_(?P<scala>\d+\.\d+):(?P<version>[\w.-]+)"
+)
+_JAR = re.compile(
+    r"(?P<group>)(?P<artifact>[\w.-]+)_(?P<scala>\d+\.\d+)-(?P<version>[\w.-]+)\.jar$"
+)
 _WORD = re.compile(r"\b(?:kafka|event_hubs)\b")
 
 
@@ -105,24 +112,66 @@ def settings(names: Iterable[str], user: Mapping[str, str]) -> dict[str, str]:
 
 def _is_given(wanted: str, user: Mapping[str, str]) -> bool:
     """Whether the user's own settings have it; raises if that one is of another version."""
-    _, artifact, version_ = wanted.split(":")
+    artifact = _plain(wanted.split(":")[1])
     for key in (JARS, PACKAGES):
-        for one in re.split(r"[,\s]+", user.get(key, "")):
-            found = re.search(
-                rf"{re.escape(_plain(artifact))}_([\d.]+)[:-]([\w.-]+?)(?:\.jar)?$", one
-            )
-            if found is None:
+        for one in listed(user.get(key, "")):
+            found = _parts(one)
+            if found is None or found["artifact"] != artifact:
                 continue
-            if (found[1], found[2]) != (SCALA, version_):
+            if bad := misfit(one):
                 raise ConfigError(
-                    f"{key} has {one}, and PySpark here is {version_} (Scala {SCALA}).",
-                    why="A connector works with the Spark that it was built for, and no other.",
+                    f"{key} has {bad.words}",
+                    why=MISFIT_WHY,
                     where="[spark]",
-                    fix=f"Take {wanted}, or remove it and run: headrace jars fetch kafka.",
+                    fix=f"Take {bad.fits}, or remove it and run: headrace jars fetch kafka.",
                     slug="jars-mismatch",
                 )
             return True
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A coordinate or jar of another Spark or Scala, and the coordinate that fits. `bundle` is what
+    can be fetched in its place."""
+
+    given: str
+    fits: str
+    bundle: Bundle | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.given}, and PySpark here is {spark_version()} (Scala {SCALA})."
+
+
+MISFIT_WHY = "A connector works with the Spark and the Scala that it was built for, and no other."
+
+
+def misfit(given: str) -> Misfit | None:
+    """None for what fits, and for what does not say what it was built for."""
+    found = _parts(given)
+    if found is None:
+        return None
+    ours = {_plain(one.split(":")[1]): b for b in BUNDLES.values() if (one := coordinate(b))}
+    is_sparks = found["group"] == SPARK_GROUP or found["artifact"] in ours
+    if found["scala"] == SCALA and not (is_sparks and not _is_near(found["version"])):
+        return None
+    group = found["group"] or SPARK_GROUP
+    fits = f"{group}:{found['artifact']}_{SCALA}:{spark_version() if is_sparks else 'VERSION'}"
+    return Misfit(given, fits, ours.get(found["artifact"]))
+
+
+def listed(text: str) -> list[str]:
+    return [one for one in re.split(r"[,\s]+", text) if one]
+
+
+def _parts(one: str) -> re.Match[str] | None:
+    return _COORDINATE.fullmatch(one) or _JAR.search(one)
+
+
+def _is_near(version_: str) -> bool:
+    """Of the same minor version: its connectors may be exchanged."""
+    return version_.split(".")[:2] == spark_version().split(".")[:2]
 
 
 def _plain(artifact: str) -> str:

@@ -25,7 +25,16 @@ from headrace import config, references
 from headrace.connectors import jars
 from headrace.connectors.files import FORMATS
 from headrace.define import versions
-from headrace.driver import classes, ending, fleet, interpreter, lock, pipeline, session
+from headrace.driver import (
+    classes,
+    ending,
+    fleet,
+    interpreter,
+    lock,
+    packages,
+    pipeline,
+    session,
+)
 from headrace.driver.counted import of_script
 from headrace.driver.drain import drain
 from headrace.driver.fleet import Claim, Fleet, Watched
@@ -99,7 +108,8 @@ def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_loca
     """Our defaults underneath. What is only right on one machine waits until that is known."""
     user = {key: references.resolve(value) for key, value in settings.spark.items()}
     code = _copy(spec).read_text(encoding="utf-8", errors="replace")
-    user |= jars.settings(jars.wanted((), [code]), user)
+    about = [code, os.environ.get(packages.SUBMIT, "")]
+    user |= jars.settings(jars.wanted((), about), user)
     where = {} if is_local else {"spark.master": "not known yet"}
     conf = session.settings_of(
         spec.pipeline,
@@ -187,8 +197,11 @@ class _Script:
         _wrap(DataStreamWriter, "toTable", self._start)
 
     def _get_or_create(self, original: Callable[..., Any], builder: Any) -> Any:
-        if self.fleet.spark is None and _is_local(builder):
-            self.prepare_local()
+        if self.fleet.spark is None:
+            for said in packages.correct(builder._options, os.environ, self._place()):
+                logger.warning("%s", said)
+            if _is_local(builder):
+                self.prepare_local()
         spark = original(builder)
         self._attach(spark)
         return spark
