@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from e2e import rig
+from headrace.cli import jars as cli
 from headrace.connectors import jars
 from headrace.driver import packages
 from headrace.errors import ConfigError
@@ -158,6 +160,39 @@ def test_what_spark_brings_along_is_left_out() -> None:
     sparks = [Path("lz4-java-1.10.1.jar"), Path("slf4j-api-2.1.jar")]
 
     assert jars.needed(found, sparks) == [Path("kafka-clients-3.9.2.jar")]
+
+
+@pytest.mark.parametrize(
+    ("spark", "asked"),
+    [
+        ("4.2.0", "<version>[4.2.0]</version>"),
+        ("4.2.2", "<version>[4.2.0],[4.2.1],[4.2.2]</version>"),
+        ("4.3.0.dev1", "<version>[4.3.0.dev1]</version>"),
+    ],
+)
+def test_maven_is_asked_for_the_newest_connector_of_the_same_minor_version(
+    spark: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "spark_version", lambda: spark)
+
+    assert asked in jars.pom(KAFKA)
+
+
+@pytest.mark.e2e
+@pytest.mark.usefixtures("nothing_fetched")
+def test_a_pyspark_newer_than_its_connectors_gets_the_newest_one_and_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Real Maven and its repositories, for a version that nobody has published."""
+    monkeypatch.setattr(jars, "spark_version", lambda: f"{MINOR}.90")
+
+    told = CliRunner().invoke(cli.jars, ["fetch", "kafka"], catch_exceptions=False)
+
+    taken = str(jars.fetched_version(KAFKA))
+    assert taken.startswith(f"{MINOR}.")
+    assert f"for Spark {taken}: the newest" in told.output
+    assert f"PySpark here is {MINOR}.90" in told.output
+    assert jars.folder(KAFKA) / f"spark-sql-kafka-0-10_2.13-{taken}.jar" in jars.fetched(KAFKA)
 
 
 @pytest.mark.e2e

@@ -36,6 +36,7 @@ def list_(json_: bool) -> None:
     for row in rows:
         there = f"{row['jars']} jars in {row['path']}" if row["jars"] else "not fetched"
         click.echo(f"{row['name']:<8} {row['what']}: {there}")
+        _tell_older(row["version"])
         if row["coordinate"]:
             click.echo(f"         {row['coordinate']}")
 
@@ -47,7 +48,17 @@ def _row(bundle: Bundle) -> dict[str, str | int | None]:
         "coordinate": bundles.coordinate(bundle),
         "path": str(bundles.folder(bundle)),
         "jars": len(bundles.fetched(bundle)),
+        "version": bundles.fetched_version(bundle),
     }
+
+
+def _tell_older(version: str | int | None) -> None:
+    spark = bundles.spark_version()
+    if version not in (None, spark):
+        click.echo(
+            f"         for Spark {version}: the newest of this minor version that Maven found; "
+            f"PySpark here is {spark}, and they fit"
+        )
 
 
 @jars.command()
@@ -69,6 +80,7 @@ def fetch(name: str, json_: bool) -> None:
     else:
         size = sum(path.stat().st_size for path in found) / 1e6
         click.echo(f"{len(found)} jars ({size:.0f} MB) in {bundles.folder(bundle)}")
+        _tell_older(bundles.fetched_version(bundle))
 
 
 def fetched(bundle: Bundle) -> list[Path]:
@@ -131,8 +143,8 @@ def _failed(bundle: Bundle, why: str) -> SetupError:
         f"The jars of {bundle.name} could not be fetched.",
         why=why,
         where=str(bundles.folder(bundle)),
-        fix="look whether Maven reaches its repositories (settings.xml); headrace jars fetch "
-        f"{bundle.name} tries again",
+        fix="Maven's words say whether it cannot reach a repository (settings.xml names them) or "
+        f"the repository has no such version; headrace jars fetch {bundle.name} tries again",
         slug="jars-failed",
     )
 

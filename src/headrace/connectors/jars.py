@@ -77,6 +77,13 @@ def fetched(bundle: Bundle) -> list[Path]:
     return sorted(folder(bundle).glob("*.jar"))
 
 
+def fetched_version(bundle: Bundle) -> str | None:
+    """Of the connector itself, which may be older than Spark."""
+    artifact = _plain(bundle.coordinate.split(":")[1]) if bundle.coordinate else None
+    parts = (_parts(path.name) for path in fetched(bundle))
+    return next((one["version"] for one in parts if one and one["artifact"] == artifact), None)
+
+
 def needed(found: Iterable[Path], own: Iterable[Path]) -> list[Path]:
     """Without those that Spark brings along: two versions of one class are a fault to look for."""
     has = {_artifact(path.name) for path in own}
@@ -184,4 +191,13 @@ def _artifact(name: str) -> str:
 
 
 def _filled(text: str) -> str:
-    return string.Template(text).substitute(spark=spark_version(), scala=SCALA)
+    spark = spark_version()
+    return string.Template(text).substitute(spark=spark, scala=SCALA, near=_near(spark))
+
+
+def _near(spark: str) -> str:
+    """Maven's way to say: this version, else the newest before it of the same minor version. Not
+    one range, as Maven takes 4.2.0-preview2 to be newer than 4.2.0."""
+    minor, _, patch = spark.rpartition(".")
+    patches = range(int(patch) + 1) if patch.isdecimal() else [patch]
+    return ",".join(f"[{minor}.{one}]" for one in patches)
