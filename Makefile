@@ -4,16 +4,19 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 WARM := .venv/.warm
 JARS := .venv/.jars
+NEWEST := .venv-newest
 # A file of tests is one worker's: what it shares, a project or a session, is made once.
 WORKERS ?= 3
 # Small files that are synced one by one: a disk would take a fifth of the time.
 IN_MEMORY := $(if $(wildcard /dev/shm/.),TMPDIR=/dev/shm)
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+SHARED := --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) $(SHARED)
+QUICK := -n 2 -m "not spark and not e2e and not chaos and not thorough" --hypothesis-profile quick
 # A test run starts Python some hundred times: where it is told to, it compiles everything each time.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick chaos bench bench-kafka lint docs clean parts
+.PHONY: help demo test quick quick-newest chaos bench bench-kafka lint docs clean parts
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -25,7 +28,10 @@ test: parts lint $(WARM) $(JARS) ## every check and test except the long chaos r
 	$(PYTEST) -m "not chaos"
 
 quick: $(INSTALLED) ## the tests without a JVM or child processes, half a minute
-	$(IN_MEMORY) $(PYTEST) -n 2 -m "not spark and not e2e and not chaos and not thorough" --hypothesis-profile quick
+	$(IN_MEMORY) $(PYTEST) $(QUICK)
+
+quick-newest: $(NEWEST)/.installed ## the same on the newest PySpark that pip installs, in its own .venv-newest
+	$(IN_MEMORY) $(NEWEST)/bin/python -m pytest $(SHARED) $(QUICK)
 
 chaos: parts $(WARM) $(JARS) ## the long version of the kill tests
 	$(BIN)/python -m pytest -m chaos
@@ -45,7 +51,7 @@ docs: $(INSTALLED) ## check that the docs say what the code does, and run their 
 	$(BIN)/python -m pytest tests/test_docs.py
 
 clean: ## remove .venv, caches and the demo's project
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist headrace-demo
+	rm -rf .venv $(NEWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist headrace-demo
 
 parts: # Java, venv: installed where we may, else named
 	@PYTHON=$(PYTHON) scripts/system-parts
@@ -55,6 +61,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1" --constraint constraints.txt
 	$(BIN)/pip install --quiet --editable . --group dev --constraint constraints.txt
+	@touch $@
+
+# As `pip install headrace` gives it; everything but PySpark as in .venv.
+$(NEWEST)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(NEWEST)
+	grep -v '^pyspark==' constraints.txt > $(NEWEST)/constraints.txt
+	$(NEWEST)/bin/pip install --quiet --upgrade "pip>=25.1" --constraint constraints.txt
+	$(NEWEST)/bin/pip install --quiet --editable . --group dev --constraint $(NEWEST)/constraints.txt
 	@touch $@
 
 # What Kafka needs of Java: the connector, and a real broker for tests.

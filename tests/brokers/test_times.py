@@ -30,6 +30,7 @@ def between(broker: Cluster, topic: str, first: int, after: int) -> tuple[float,
     return None if found is None else (found[0] - BEGAN / 1000, found[1] - BEGAN / 1000)
 
 
+@pytest.mark.e2e
 def test_the_first_and_the_last_record_of_a_stretch(broker: Cluster, topic: str) -> None:
     sent(broker, topic, *map(at, range(100)))
 
@@ -38,6 +39,7 @@ def test_the_first_and_the_last_record_of_a_stretch(broker: Cluster, topic: str)
     assert between(broker, topic, 7, 8) == (7, 7)
 
 
+@pytest.mark.e2e
 def test_a_few_records_of_a_batch_are_read_from_within_it(broker: Cluster, topic: str) -> None:
     """Of a partition of the batch that has more than enough of them."""
     sent(broker, topic, *map(at, range(100)))
@@ -52,6 +54,7 @@ def test_a_few_records_of_a_batch_are_read_from_within_it(broker: Cluster, topic
     assert all_ == [f"at {n}".encode() for n in range(20, 60)]
 
 
+@pytest.mark.e2e
 def test_markers_of_transactions_are_passed_over(broker: Cluster, topic: str) -> None:
     """Of two transactions; the last place of each is its marker."""
     producer = Producer(
@@ -70,6 +73,7 @@ def test_markers_of_transactions_are_passed_over(broker: Cluster, topic: str) ->
         assert times.between(topic, 0, 3, 4, 1) is None  # nothing but a marker
 
 
+@pytest.mark.e2e
 def test_records_that_are_gone_have_no_time(broker: Cluster, topic: str) -> None:
     sent(broker, topic, *map(at, range(10)))
     admin = AdminClient({"bootstrap.servers": broker.servers()})
