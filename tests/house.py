@@ -52,7 +52,7 @@ MAY_IMPORT: Mapping[str, Set[str]] = {
     "project": BELOW_PROJECT,
     "driver": BELOW_PROJECT - {"store", "alerts", "updates"},
     "supervisor": BELOW_PROJECT,
-    "notebook": BELOW_DEFINE | {"transforms", "define", "explore"},
+    "notebook": BELOW_DEFINE | {"transforms", "define", "explore", "driver"},
     "relay": BELOW_PROCESSES,
     "web": BELOW_PROCESSES,
     "cli": BELOW_PROCESSES | {"driver", "supervisor", "web", "relay", "testing", "demo"},

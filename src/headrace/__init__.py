@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.notebook.batch import sql as sql
     from headrace.notebook.batch import write as write
     from headrace.notebook.display import display as display
+    from headrace.notebook.session import session as session
     from headrace.transforms.absent import absent as absent
     from headrace.transforms.parse import parse_json as parse_json
     from headrace.transforms.route import route as route
@@ -76,6 +77,12 @@ _NAMES = {
     "read": "headrace.notebook.batch",
     "write": "headrace.notebook.batch",
     "sql": "headrace.notebook.batch",
+    "session": "headrace.notebook.session",
+}
+# What `%load_ext headrace` looks for.
+_HOOKS = {
+    "load_ipython_extension": "headrace.notebook.magics",
+    "unload_ipython_extension": "headrace.notebook.magics",
 }
 
 __all__ = ["__version__", *sorted(_NAMES)]
@@ -83,9 +90,10 @@ __all__ = ["__version__", *sorted(_NAMES)]
 
 def __getattr__(name: str) -> Any:
     """A public name, from its module, when it is first used."""
-    if name not in _NAMES:
+    module = _NAMES.get(name) or _HOOKS.get(name)
+    if module is None:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_NAMES[name]), name)
+    value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 

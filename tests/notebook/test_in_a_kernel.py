@@ -138,6 +138,45 @@ def test_a_session_that_ends_takes_its_displays_along_and_a_new_one_has_new_ones
     kernel.run("d = hr.display(rate, every='200ms').stop()")
 
 
+def test_a_session_without_the_kafka_connector_says_the_line_that_starts_one_with_it(
+    kernel: Kernel,
+) -> None:
+    reading = "hr.read(spark, hr.kafka('127.0.0.1:9', subscribe='orders'), stream=True).columns[:2]"
+    writing = "hr.write(spark.sql('SELECT string(1) AS value'), hr.kafka('127.0.0.1:9', topic='x'))"
+    fix = "spark.stop(); spark = hr.session()"
+    for code in (reading, writing, "hr.session()"):
+        refused = kernel.end(kernel.begin(code)).error
+        assert refused.startswith("SetupError: "), refused
+        assert "without the" in refused
+        assert f"fix: {fix}" in refused
+
+    kernel.run(fix)
+
+    assert kernel.run(reading).result == "['key', 'value']"
+    assert kernel.run("hr.session() is spark").result == "True"
+    assert kernel.run("spark.conf.get('spark.sql.session.timeZone')").result == "'UTC'"
+    kernel.run("rate = spark.readStream.format('rate').option('rowsPerSecond', 5).load()")
+
+
+def test_the_extension_brings_a_cell_of_sql_and_a_display_for_streams(kernel: Kernel) -> None:
+    kernel.run("%load_ext headrace\nrate.createOrReplaceTempView('rate')")
+
+    asked = kernel.run("%%sql title=Asked every=200ms\nSELECT value FROM rate")
+    kernel.poll(lambda: "<td" in shown(kernel, asked), "no rows of SQL")
+    kernel.run("_.stop()")
+    assert "Asked" in shown(kernel, asked)
+
+    live = kernel.run("d = display(rate, every='200ms')")
+    kernel.poll(lambda: "<td" in shown(kernel, live), "no rows of a stream")
+    kernel.run("d.stop()")
+
+    kernel.run("handle = display({'plain': 1}, display_id='plain')")
+    assert kernel.outputs["plain"]["text/plain"] == "{'plain': 1}"
+    assert kernel.run("%%sql\nCREATE OR REPLACE TEMP VIEW one AS SELECT 1 AS n").shown == []
+    kernel.run("%unload_ext headrace")
+    assert "IPython" in kernel.run("display.__module__").result
+
+
 def not_waiting(page: str) -> bool:
     return 'title="waiting"' not in page and 'title="running"' not in page
 

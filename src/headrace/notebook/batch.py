@@ -6,15 +6,19 @@ upwards with a headrace.toml, else the working folder.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace import config
 from headrace.config import DEV, Settings
-from headrace.connectors import kinds
+from headrace.connectors import jars, kinds
 from headrace.connectors.connector import Connector
 from headrace.errors import ConnectorError, DefinitionError, SetupError
+from headrace.failures.classify import FailureText, classify
+from headrace.notebook.session import STOP_AND_START
 from headrace.words import near
 
 if TYPE_CHECKING:
@@ -24,7 +28,9 @@ if TYPE_CHECKING:
 def read(spark: SparkSession, what: Connector | str, *, stream: bool = False) -> DataFrame:
     """The rows of a connector, or of a source or sink of headrace.toml; with `stream` as they
     arrive."""
-    return _connector(what, ("sources", "sinks")).read(spark, streaming=stream)
+    source = _connector(what, ("sources", "sinks"))
+    with _jars_explained(source):
+        return source.read(spark, streaming=stream)
 
 
 def write(frame: DataFrame, sink: Connector | str) -> None:
@@ -50,7 +56,8 @@ def write(frame: DataFrame, sink: Connector | str) -> None:
         raise ConnectorError(
             f"{target.kind} cannot take these rows: {problem}.", slug="sink-schema"
         )
-    target.write(target.shaped(frame))
+    with _jars_explained(target):
+        target.write(target.shaped(frame))
 
 
 def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
@@ -60,7 +67,7 @@ def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
         raise SetupError(
             "There is no Spark session to ask.",
             why="SQL is answered by the session of this notebook.",
-            fix="Make one first: spark = SparkSession.builder.getOrCreate()",
+            fix="Make one first: spark = hr.session()",
             slug="no-session",
         )
     return session.sql(text)
@@ -71,6 +78,27 @@ def active() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
+
+
+@contextlib.contextmanager
+def _jars_explained(connector: Connector) -> Iterator[None]:
+    """Spark says only that it does not find the data source."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as exc:
+        text = FailureText(causes=((type(exc).__name__, str(exc)),))
+        bundles = [jars.BUNDLES[name] for name in jars.wanted([connector.kind], ())]
+        if not bundles or classify(text).slug != "library-missing":
+            raise
+        fetch = f"In a shell: headrace jars fetch {bundles[0].name}. Then here: "
+        raise SetupError(
+            f"This Spark session was started without the connector for {connector.kind}.",
+            why="Spark loads a connector's jars when its JVM starts.",
+            fix=("" if all(map(jars.fetched, bundles)) else fetch) + STOP_AND_START,
+            slug="session-without-jars",
+        ) from exc
 
 
 def _connector(what: Connector | str, tables: tuple[str, ...]) -> Connector:
