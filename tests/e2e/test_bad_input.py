@@ -404,11 +404,12 @@ def test_a_taken_port_of_the_spark_ui_moves_it_to_the_next(lived: Lived) -> None
     assert "finished: all its input is processed" in lived.said
 
 
-def test_a_run_leaves_no_secret_in_its_folder(lived: Lived) -> None:
+def test_a_run_leaves_no_secret_and_shows_its_checkpoints_to_nobody_else(lived: Lived) -> None:
     held = content(lived.project.state)
 
     assert [path for path in held if CANARY.encode() in held[path]] == []
     (kept,) = lived.project.state.glob("runs/once-*/conf/settings.conf")
+    assert (lived.project.folder / "checkpoints").stat().st_mode & 0o077 == 0
     assert f"spark.shop.password ${{file:{lived.project.folder}/secret}}" in kept.read_text()
 
 

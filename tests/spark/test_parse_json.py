@@ -82,7 +82,6 @@ def test_every_bad_record_is_kept_with_its_reason(spark: Any, folder: Path) -> N
     assert [p.query.name for p in result.planned] == ["kept", "again", "records.quarantine"]
     drained(spark, result)
 
-    assert (folder / "quarantine").stat().st_mode & 0o777 == 0o700, "records as they came"
     kept = spark.read.parquet(str(folder / "quarantine" / "orders" / "records")).collect()
     found = {r.source.rsplit("/", 1)[-1]: r.reason for r in kept}
     expected = {f"{bad.parent.name}.{bad.name}": bad.parent.name for bad in CORPUS.rglob("*.json")}

@@ -138,8 +138,6 @@ class Frames:
                 self.nodes[node.name], self.frames[node.name] = node, frame
                 self.inputs[node.name] = self.inputs.get(name, ())
                 made.append(node)
-        if made and self.prepare and self.streaming:
-            hidden.make_folder(self.settings)
         return made
 
     def _make(self, node: GraphNode) -> DataFrame:

@@ -6,13 +6,10 @@ place, a line in `status`, and settings under [pipelines.P.queries."VIEW.quarant
 
 from __future__ import annotations
 
-import contextlib
-
 from headrace.config import Settings
 from headrace.connectors.files import Files
 from headrace.define.graph import ASIDE, GraphNode
 from headrace.define.triggers import every
-from headrace.driver import lock
 from headrace.model.limits import QuerySettings
 
 EVERY_S = 10.0  # nobody waits for them, and every batch reads all of the input
@@ -33,12 +30,3 @@ def quarantine(of: GraphNode, number: int, pipeline: str, settings: Settings) ->
         checkpoint=settings.checkpoint(pipeline, name),
         fresh_within_s=own.fresh_within,
     )
-
-
-def make_folder(settings: Settings) -> None:
-    """For its owner only: it holds records just as they came. A folder that is there already stays
-    as it is, since somebody may have opened it to others on purpose."""
-    folder = lock.local_path(settings.quarantine)
-    if folder is not None:
-        with contextlib.suppress(OSError):  # Spark says why when it writes
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from headrace.define import checks, loader
 from headrace.define import graph as graphs
 from headrace.define.declared import Collector
 from headrace.define.triggers import RealTime
-from headrace.driver import build, classes, ending, fleet, fresh, lock, realtime, session
+from headrace.driver import build, classes, ending, fleet, fresh, lock, private, realtime, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -56,6 +56,10 @@ def run(
     ours.events.tell(Kind.DEFINED, data={"queries": [p.query.name for p in built.planned]})
     if signals.is_asked_to_stop():
         return _stopped_before_start()
+    if spark.sparkContext.master.startswith(
+        "local"
+    ):  # a cluster's executors may be another account
+        private.make_folders(mine, _paths(built))
     claims = [_claim(spark, spec, mine, planned, ours) for planned in built.planned]
     # A real-time query reaches a boundary only at the end of its batch.
     longest_s = max((p.trigger.batch_s for p in built.planned if isinstance(p.trigger, RealTime)),
@@ -213,6 +217,12 @@ def _refuse_unusable(wanted: graphs.Graph, settings: config.Settings) -> None:
 
 def _sink_folder(sink: Connector) -> Path | None:
     return lock.local_path(sink.path) if isinstance(sink, Files) else None
+
+
+def _paths(built: build.Built) -> list[str]:
+    """Where its queries write: checkpoints and sinks."""
+    queries = [planned.query for planned in built.planned]
+    return [str(path) for one in queries for path in (one.checkpoint, one.sink.get("path")) if path]
 
 
 def _claim(
