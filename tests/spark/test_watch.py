@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from building import built
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.driver import pipeline
 from headrace.driver import sample as sampling
 from headrace.driver import watch as watching
 from headrace.driver.events import EventsFile
@@ -137,6 +139,37 @@ def test_queries_that_come_to_their_end_finish_the_run(run: Run) -> None:
 
     assert (exit_.ending, exit_.code) == ("finished", 0)
     assert exit_.queries["once"]["how"] == "ended"
+
+
+def test_a_pipeline_that_reads_what_there_is_ends_with_every_bad_record_kept(run: Run) -> None:
+    (run.folder / "in").mkdir()
+    for number in range(3):
+        lines = [f'{{"id": {number}}}', f"bad {number}", "bad again"]
+        (run.folder / "in" / f"{number}.txt").write_text("\n".join(lines) + "\n")
+    (run.folder / "headrace.toml").write_text('[sources.lines]\nkind = "text"\npath = "in"\n')
+    code = """
+        @hr.view
+        def records(lines):
+            return hr.parse_json(lines, "id int")
+
+        @hr.stream(to=hr.parquet("out"), trigger=hr.available_now())
+        def kept(records):
+            return records.select("id")
+        """
+    for planned in built(run.spark, run.folder, code).planned:
+        pipeline._start(run.spark, planned, None, run.fleet, [])
+    enough = threading.Timer(120, run.signals._take, (15, None))
+    enough.start()
+
+    exit_ = run.watch().until_the_end()
+    enough.cancel()
+
+    assert (exit_.ending, exit_.code) == ("finished", 0)
+    aside = run.spark.read.parquet(str(run.folder / "quarantine/orders/records")).collect()
+    expected = ["bad 0", "bad 1", "bad 2", "bad again", "bad again", "bad again"]
+    assert sorted(bytes(row.raw).decode() for row in aside) == expected
+    rows = run.spark.read.parquet(str(run.folder / "out")).collect()
+    assert sorted(row.id for row in rows) == [0, 1, 2]
 
 
 def test_tasks_are_counted_in_a_slow_batch_and_not_in_a_long_row_of_quick_ones(

@@ -133,12 +133,24 @@ class Frames:
         for name in [name for name in self.notes if name in self.frames]:
             for number, frame in enumerate(self.notes[name].asides, start=1):
                 node = hidden.quarantine(
-                    self.nodes[name], number, self.graph.pipeline, self.settings
+                    self.nodes[name],
+                    self._readers(name),
+                    number,
+                    self.graph.pipeline,
+                    self.settings,
                 )
                 self.nodes[node.name], self.frames[node.name] = node, frame
                 self.inputs[node.name] = self.inputs.get(name, ())
                 made.append(node)
         return made
+
+    def _readers(self, name: str) -> list[GraphNode]:
+        """The queries that use this definition, also through views; a query uses itself."""
+        return [self.nodes[one] for one in self.graph.queries if name in self._used_by(one)]
+
+    def _used_by(self, name: str) -> set[str]:
+        views = [one for one in self.inputs.get(name, ()) if self.nodes[one].kind == "view"]
+        return {name}.union(*(self._used_by(one) for one in views))
 
     def _make(self, node: GraphNode) -> DataFrame:
         result: object = node.connector
