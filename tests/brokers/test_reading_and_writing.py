@@ -7,6 +7,7 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from socket import create_server
 from typing import Any
 
 import pytest
@@ -198,6 +199,36 @@ def test_counts_are_written_in_update_and_complete_mode(
     found = [(m.key().decode(), int(m.value())) for m in received(broker, counts, len(expected))]
     assert sorted(found[:2]) == sorted(expected[:2])
     assert sorted(found[2:]) == sorted(expected[2:])
+
+
+def test_a_socket_feeds_a_topic_in_update_mode_and_again_after_a_restart(
+    spark: Any, broker: Cluster
+) -> None:
+    counts = made(broker)
+    sink = kafka(broker.servers(), topic=counts)
+    server = create_server(("127.0.0.1", 0))
+    server.settimeout(90)
+
+    def run(word: str) -> None:
+        rows = hr.socket("127.0.0.1", server.getsockname()[1]).read(spark)
+        rows = rows.groupBy(F.col("value").alias("key")).count()
+        rows = rows.select("key", F.col("count").cast("string").alias("value"))
+        writer = sink.attach(rows.writeStream, query="words", mode="update", checkpoint=None)
+        query = writer.start()
+        try:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(f"{word}\n".encode())
+                received(broker, counts, 1 if word == "a" else 2)
+        finally:
+            query.stop()
+
+    with server:
+        run("a")
+        run("b")
+
+    found = [(m.key().decode(), int(m.value())) for m in received(broker, counts, 2)]
+    assert sorted(found) == [("a", 1), ("b", 1)]
 
 
 def test_min_rows_waits_for_more_or_for_max_delay(

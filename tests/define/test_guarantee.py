@@ -76,6 +76,28 @@ def test_a_source_without_replay_may_not_feed_a_sink_with_a_log() -> None:
     assert [p.code for p in found] == ["not-replayable"]
 
 
+@pytest.mark.parametrize(
+    ("sink", "refused"),
+    [
+        (hr.kafka("b:9092", topic="t"), []),
+        (hr.event_hubs("${env:HUBS}", hub="h"), []),
+        (hr.kafka("b:9092", topic="t", exactly_once=True), ["not-replayable"]),
+    ],
+)
+def test_a_source_without_replay_may_feed_a_topic_that_knows_no_batches(
+    sink: Connector, refused: list[str]
+) -> None:
+    sources = {"lines": hr.socket("localhost", 9999)}
+    wanted = replace(node(sink), mode="update")
+
+    found = checks.connector_problems(wanted, sources, production=False)
+
+    assert [p.code for p in found] == refused
+    assert checks.mode_problem(wanted, "update", {"append": "no watermark", "update": None}) is None
+    promise = guarantee.work_out(sources, sink)
+    assert (promise.level, promise.is_resumed) == ("none", False)
+
+
 @pytest.mark.parametrize("sink", [hr.console(), hr.memory()])
 def test_toys_are_refused_in_production_with_the_reason(sink: Connector) -> None:
     (found,) = checks.connector_problems(node(sink), {"a": FILES}, production=True)

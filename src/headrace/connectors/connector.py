@@ -141,6 +141,16 @@ def started(
     return writer.option("checkpointLocation", checkpoint) if checkpoint else writer
 
 
+def checkpoint_for_now(writer: DataStreamWriter) -> str:
+    """A folder for a query that is never resumed, where Spark asks for one all the same. As with a
+    console, Spark itself makes it, and its JVM removes it at the end."""
+    jvm: Any = writer._spark._jvm
+    folder = jvm.org.apache.spark.util.Utils.createTempDir(
+        jvm.java.lang.System.getProperty("java.io.tmpdir"), "headrace"
+    )
+    return str(folder.getCanonicalPath())
+
+
 def given_folder(kind: str, path: str | None) -> Path:
     """Of a sink that Headrace itself keeps."""
     if path is None:

@@ -68,6 +68,7 @@ class EventHubs(Connector):
     is_broker: ClassVar[bool] = True
     has_one_writer: ClassVar[bool] = False
     is_replayable: ClassVar[bool] = True
+    needs_checkpoint: ClassVar[bool] = False  # as a sink of Kafka
     delivery: ClassVar[str] = "at-least-once"
     delivery_why: ClassVar[str] = "after a failure a batch is sent again"
 

@@ -19,6 +19,7 @@ from headrace.config import counted_from
 from headrace.connectors import kafkabroker, kafkaclient, kafkafailures, kafkaoffsets, kafkaonce
 from headrace.connectors.connector import (
     Connector,
+    checkpoint_for_now,
     plain_options,
     require,
     resolved,
@@ -96,6 +97,10 @@ class Kafka(Connector):
     @property
     def can_real_time(self) -> bool:  # type: ignore[override]
         return not self.exactly_once
+
+    @property
+    def needs_checkpoint(self) -> bool:  # type: ignore[override]
+        return self.exactly_once  # otherwise it sends whatever it gets: it knows no batch numbers
 
     @property
     def delivery(self) -> str:  # type: ignore[override]
@@ -184,7 +189,8 @@ class Kafka(Connector):
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
-        writer = started(writer, query=query, mode=mode, checkpoint=checkpoint)
+        place = checkpoint or checkpoint_for_now(writer)
+        writer = started(writer, query=query, mode=mode, checkpoint=place)
         if self.exactly_once:
             kafkafailures.confluent()  # missing, it is told before the first batch
             sink = kafkaonce.Transactions(self.client(), self._plain(), self.topic, checkpoint)

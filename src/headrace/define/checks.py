@@ -28,7 +28,7 @@ def connector_problems(
                 why="The source cannot be replayed, so every run begins anew at batch 0; the sink "
                 "has seen a batch 0, and would leave out the new one without a word.",
                 where=node.place,
-                fix="Write to hr.console(), hr.memory() or hr.each_batch(…), or read from files.",
+                fix="Write to hr.kafka(…), hr.each_batch(…) or hr.console(), or read from files.",
                 slug="not-replayable",
             )
         )
