@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import SetupError
+from headrace.jsonfile import write_json
 from headrace.model.pipeline import Definition, Node, Query
-from headrace.project import topics
+from headrace.model.runs import Desired
+from headrace.project import gaps, topics
+from headrace.project.workspace import open_workspace
 
 
 def node(name: str, kind: str, servers: str | None = None, inputs: tuple[str, ...] = ()) -> Node:
@@ -52,3 +61,18 @@ def test_a_query_that_reads_another_one_back_does_not_read_its_sources() -> None
     definition = Definition("flow", "dev", "v1", "flow.py", nodes, (query("back", "copied"),))
 
     assert first(definition, "back") == "written:1"
+
+
+def test_a_gap_in_what_a_function_reads_itself_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    work = open_workspace(tmp_path, "dev")
+    own = Node("kafka:logs", "source", "flow.py:2", connector={"kind": "kafka"}, is_declared=False)
+    definition = Definition("flow", "dev", "v1", "flow.py", (own,), (query("kept", own.name),))
+    write_json(work.places.definition("v1", "dev", "flow"), definition.to_json())
+    wanted = Desired("flow", "stopped", "v1", "dev", "flow.py")
+    write_json(work.places.desired("flow"), asdict(wanted))
+
+    with pytest.raises(SetupError) as caught:
+        gaps.of_pipeline(work, "flow")
+
+    assert caught.value.code == "gap-of-own-source"
+    assert "headrace.toml" in str(caught.value.fix)

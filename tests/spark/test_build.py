@@ -40,6 +40,7 @@ ROWS = [
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "incoming").mkdir()
+    (tmp_path / "other").mkdir()
     (tmp_path / "incoming" / "one.json").write_text("\n".join(json.dumps(r) for r in ROWS))
     (tmp_path / "customers.csv").write_text("user,country\nada,UK\nbob,US\n")
     (tmp_path / "headrace.toml").write_text(TOML)
@@ -480,3 +481,61 @@ def test_toys_are_refused_outside_of_development(spark: Any, folder: Path) -> No
     (found,) = problems(spark, folder, code, profile="prod")
 
     assert found.code == "not-for-production"
+
+
+def test_sources_that_functions_read_themselves_are_known(spark: Any, folder: Path) -> None:
+    result = built(
+        spark,
+        folder,
+        f"""
+        SCHEMA, HERE = "at timestamp, user string, amount double", "{folder}"
+
+        @hr.source
+        def raw(spark):
+            return spark.readStream.schema(SCHEMA).json(f"{{HERE}}/incoming")
+
+        @hr.view
+        def made(spark):
+            return spark.readStream.format("rate").load()
+
+        @hr.stream(to=hr.parquet("data/own"))
+        def own(spark, events):
+            mine = hr.json(f"{{HERE}}/other", schema=SCHEMA).read(spark)
+            return events.union(mine)
+
+        @hr.stream(to=hr.parquet("data/declared"))
+        def declared(raw):
+            return raw
+
+        @hr.stream(to=hr.console())
+        def rated(made):
+            return made
+        """,
+    )
+
+    nodes = {node.name: node for node in result.nodes}
+    assert nodes["own"].inputs == ("events", "json:other")
+    assert nodes["made"].inputs == ("rate",)
+    other = nodes["json:other"]
+    assert (other.kind, other.is_declared) == ("source", False)
+    assert other.connector == {"kind": "json", "path": str(folder / "other")}
+    found = {p.query.name: (p.query.guarantee, p.query.guarantee_why) for p in result.planned}
+    assert found["own"][0] == "exactly-once"
+    assert "events (json), json:other (json) can be replayed" in found["own"][1]
+    assert found["declared"][0] == "exactly-once"
+    assert found["rated"][0] == "at-least-once"
+
+
+@pytest.mark.parametrize(
+    ("read", "sink", "slug"),
+    [
+        ('hr.socket("localhost", 9).read(spark)', 'hr.parquet("out")', "not-replayable"),
+        ('spark.readStream.text("HERE/incoming")', 'hr.text("incoming")', "reads-itself"),
+    ],
+)
+def test_what_functions_read_themselves_is_checked_as_well(
+    spark: Any, folder: Path, read: str, sink: str, slug: str
+) -> None:
+    code = f"@hr.stream(to={sink})\ndef q(spark):\n    return {read}\n"
+    code = code.replace("HERE", str(folder))
+    assert [p.code for p in problems(spark, folder, code)] == [slug]

@@ -53,6 +53,8 @@ def _of_pipelines(definitions: Sequence[Definition]) -> Iterator[Asked]:
         same = json.dumps([node.kind == "query", fields], sort_keys=True)
         if fields is None or same in seen or kinds.maker(fields["kind"]) is None:
             continue
+        if not node.is_declared and set(fields) == {"kind"}:
+            continue  # only the code knows how to log in there
         seen.add(same)
         yield Asked(node.name, str(fields["kind"]), node.place, partial(_reach, node))
 

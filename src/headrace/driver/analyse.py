@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.files import ddl
@@ -86,21 +87,23 @@ def sources(frame: DataFrame, real_paths: Mapping[str, str] | None = None) -> li
     """Kind and path or topic of each streaming source in the order that a checkpoint knows them.
     `real_paths` undoes stand-ins that `build` has used."""
     found = []
-    for node in walk(plan_of(frame)):
-        name = class_of(node)
-        if name == "StreamingRelation":
-            source = node.dataSource()
-            kind, options = source.className(), source.options()
-            picked = {o: v.get() for o in _SOURCE_OPTIONS if (v := options.get(o)).isDefined()}
-        elif name == "StreamingRelationV2":
-            kind, options = node.sourceName(), node.extraOptions()
-            picked = {o: str(v) for o in _SOURCE_OPTIONS if (v := options.get(o)) is not None}
-        else:
-            continue
+    for kind, option in relations(frame):
+        picked = {o: v for o in _SOURCE_OPTIONS if (v := option(o)) is not None}
         if path := picked.get("path"):
             picked["path"] = (real_paths or {}).get(path, path)
         found.append({"kind": kind, **picked})
     return found
+
+
+def relations(frame: DataFrame) -> Iterator[tuple[str, Callable[[str], str | None]]]:
+    """Each streaming source of the plan: Spark's name of its kind, and a way to ask for an option.
+    Options may hold secrets: ask for those that you know."""
+    for node in walk(plan_of(frame)):
+        name = class_of(node)
+        if name == "StreamingRelation":
+            yield str(node.dataSource().className()), partial(_defined, node.dataSource().options())
+        elif name == "StreamingRelationV2":
+            yield str(node.sourceName()), partial(_given, node.extraOptions())
 
 
 def fingerprint(
@@ -271,6 +274,18 @@ def _join_unbounded(spark: SparkSession, node: Any) -> str | None:
         return None
     sides_kept = " and ".join(kept)
     return f"the join's condition has no watermarked time range that bounds its {sides_kept} side"
+
+
+def _defined(options: Any, name: str) -> str | None:
+    """Of a Scala map."""
+    found = options.get(name)
+    return str(found.get()) if found.isDefined() else None
+
+
+def _given(options: Any, name: str) -> str | None:
+    """Of a Java map."""
+    found = options.get(name)
+    return None if found is None else str(found)
 
 
 def plan_of(frame: DataFrame) -> Any:

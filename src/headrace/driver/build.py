@@ -119,10 +119,16 @@ def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -
     """A query with everything that is known about it; raises what is wrong with it."""
     work.frame(node.name)  # by then it is known what it reads
     sources = work.sources_of(node.name) or {"its own": None}
-    trigger, mode = _trigger(node, sources)
+    # How many task slots a real-time query needs is counted from declared sources alone.
+    is_declared = work.recognised.isdisjoint(sources)
+    trigger, mode = _trigger(node, sources, can_real_time=is_declared)
     if isinstance(trigger, triggers.RealTime):
         node = replace(node, sink=node.sink.in_real_time())
-    elif _could_be_real_time(node, sources) and (lacks := node.sink.lacks_for_real_time()):
+    elif (
+        is_declared
+        and _could_be_real_time(node, sources)
+        and (lacks := node.sink.lacks_for_real_time())
+    ):
         warnings.append(checks.not_yet_real_time(node, lacks).as_dict())
     frame = work.shaped(node)
     problems: list[Error] = list(
@@ -203,19 +209,26 @@ def _nodes(work: Frames) -> list[Node]:
                 schema=ddl(frame.schema),
                 streaming=frame.isStreaming,
                 engines=tuple(work.notes[name].engines) if name in work.notes else (),
+                is_declared=name not in work.recognised,
             )
         )
+    for name in sorted(work.recognised.difference(work.frames)):
+        found = work.nodes[name].connector
+        fields = _fields(work, found) if found else None
+        place = work.nodes[name].place
+        made.append(Node(name, "source", place, connector=fields, is_declared=False))
     return made
 
 
 def _trigger(
-    node: GraphNode, sources: Mapping[str, Connector | None]
+    node: GraphNode, sources: Mapping[str, Connector | None], *, can_real_time: bool
 ) -> tuple[triggers.Trigger, str]:
     """The trigger that will be used, and the mode with it."""
     connectors = list(sources.values())
     chosen = node.trigger
     if isinstance(chosen, triggers.RealTime):
-        if node.sink.can_real_time and _could_be_real_time(node, sources):
+        can_real_time = can_real_time and node.sink.can_real_time
+        if can_real_time and _could_be_real_time(node, sources):
             return chosen, "update"
         chosen = chosen.otherwise
     if chosen is None:

@@ -20,7 +20,7 @@ from headrace.connectors.files import Files, ddl
 from headrace.define import checks, sql
 from headrace.define import graph as graphs
 from headrace.define.graph import SESSION, Graph, GraphNode
-from headrace.driver import analyse, hidden, realtime
+from headrace.driver import analyse, hidden, realtime, recognition
 from headrace.errors import DefinitionError, Error
 from headrace.transforms import notes
 from headrace.transforms.notes import Notes
@@ -54,9 +54,11 @@ class Frames:
         self.failed: dict[str, Error] = dict(graph.unsound)
         self.connectors: dict[str, Connector] = {}
         self.inputs: dict[str, tuple[str, ...]] = {}
+        self.recognised: set[str] = set()  # sources that a function reads itself
         self.notes: dict[str, Notes] = {}
         self.stand_ins: dict[str, str] = {}  # path in use: path that it stands for
         self._path: list[str] = []
+        self._taken: dict[str, list[DataFrame]] = {}  # by name: what its function was given
         self._real_time = realtime.built_for(graph) if streaming else frozenset()
 
     def frame(self, name: str) -> DataFrame:
@@ -78,6 +80,11 @@ class Frames:
 
     def input(self, name: str, by: GraphNode) -> DataFrame:
         """What others get under this name: of a stream its committed output, read back."""
+        frame = self._read_back(name, by)
+        self._taken.setdefault(by.name, []).append(frame)
+        return frame
+
+    def _read_back(self, name: str, by: GraphNode) -> DataFrame:
         node, frame = self.nodes[name], self.frame(name)
         if node.kind != "query":
             return frame
@@ -108,7 +115,8 @@ class Frames:
             if node.kind == "query":
                 found[below] = node.sink
             elif node.kind == "source":
-                found[below] = self.connectors.get(below)
+                several = self.sources_of(below)  # a union of what its function reads
+                found |= several or {below: self.connectors.get(below)}
             elif node.kind == "view":
                 found |= self.sources_of(below)
         return found
@@ -161,7 +169,36 @@ class Frames:
             result = self._from_sql(node, result)
         if isinstance(result, Connector) and node.kind in ("source", "table"):
             result = self._from_connector(node, result)
-        return self._checked(node, result)
+        frame = self._checked(node, result)
+        if self.streaming and node.function is not None and node.name not in self.connectors:
+            self._recognise(node, frame)
+        return frame
+
+    def _recognise(self, node: GraphNode, frame: DataFrame) -> None:
+        """What its function reads itself becomes sources like the declared ones."""
+        taken = self._taken.get(node.name, [])
+        own = recognition.recognised(frame, taken, self.settings.project)
+        if node.kind == "source" and len(own) == 1:
+            self.recognised.add(node.name)
+            if own[0].connector is not None:
+                self.connectors[node.name] = own[0].connector
+            return
+        names = [self._named(one, node.place) for one in own]
+        self.inputs[node.name] = tuple(dict.fromkeys((*self.inputs[node.name], *names)))
+
+    def _named(self, one: recognition.Recognised, place: str) -> str:
+        """The node of a recognised source: one for all who read the same."""
+        name, number = one.name, 1
+        while name in self.nodes:
+            if name in self.recognised and self.connectors.get(name) == one.connector:
+                return name
+            number += 1
+            name = f"{one.name} {number}"
+        self.recognised.add(name)
+        self.nodes[name] = GraphNode(name, "source", place, connector=one.connector)
+        if one.connector is not None:
+            self.connectors[name] = one.connector
+        return name
 
     def _called(self, node: GraphNode, function: Callable[..., Any]) -> object:
         given: dict[str, Any] = {name: self.input(name, node) for name in node.inputs}

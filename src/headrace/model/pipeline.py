@@ -30,6 +30,7 @@ class Node:
     schema: str | None = None  # DDL
     streaming: bool = True
     engines: tuple[str, ...] = ()  # what opens the records of each hr.parse_json in it
+    is_declared: bool = True  # False: a function reads it itself, and Spark's plan tells so
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from headrace.checkpoints import positions
 from headrace.connectors.kafkabroker import Broker
 from headrace.errors import SetupError
 from headrace.model.gaps import Gap
-from headrace.model.pipeline import Definition, Query
+from headrace.model.pipeline import Definition, Node, Query
 from headrace.project import definitions, topics
 from headrace.project.workspace import Workspace
 from headrace.state import desired
@@ -33,6 +33,16 @@ def of_pipeline(work: Workspace, pipeline: str) -> list[Gap]:
             slug="gap-of-script",
         )
     found = definitions.stored(work, wanted.version, wanted.profile, pipeline)
+    if own := [one for one in found.nodes if _is_own(one)] if found else []:
+        names = ", ".join(one.name for one in own)
+        raise SetupError(
+            f"Headrace cannot leave out records of {names}: a function reads it itself.",
+            why="Only a source that is declared can be read without what is gone.",
+            where=own[0].place,
+            fix="declare it in headrace.toml, or return the connector itself from an @hr.source; "
+            "deploy that, then ask again",
+            slug="gap-of-own-source",
+        )
     return [gap for query in found.queries for gap in _of_query(found, query)] if found else []
 
 
@@ -45,6 +55,11 @@ def refuse_missing(found: Sequence[Gap]) -> None:
             fix="Create it and ask again, or take it out of the source and deploy: headrace up.",
             slug="topic-missing",
         )
+
+
+def _is_own(node: Node) -> bool:
+    """A broker's topics that a function of the user reads itself."""
+    return not node.is_declared and (node.connector or {}).get("kind") in topics.KINDS
 
 
 def _of_query(definition: Definition, query: Query) -> Iterator[Gap]:
