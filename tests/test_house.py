@@ -28,6 +28,7 @@ BORDERS = {
     "headrace.cli.foreground.OwnSupervisor.run": "a thread: the main one raises it",
     "headrace.cli.main.Headrace.main": "whatever it is, it ends as words and an exit code",
     "headrace.define.loader.load": "the user's file may raise anything while it is loaded",
+    "headrace.driver.description.Description.add": "a script goes on, whatever is said about it",
     "headrace.driver.frames.Frames._called": "a definition's function may raise anything",
     "headrace.driver.frames.Frames._from_connector": "Spark may raise anything; told in our words",
     "headrace.driver.frames.Frames.shaped": "Spark may raise anything; told in our words",

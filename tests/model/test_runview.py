@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from headrace.model.events import Event, Kind
 from headrace.model.runview import BATCHES_REMEMBERED, QUERIES_MAX, RunView, fold, fold_all
 
@@ -196,3 +198,40 @@ def test_data_waits_from_the_look_that_found_it_until_its_commit() -> None:
 
     clear = [fold_all(events[: n + 1]).queries["q"].clear_at for n in range(len(events))]
     assert clear == [0, 1, 1, 1, 40, 50, 50]
+
+
+def test_rows_a_second_count_from_the_batch_before_and_not_from_sparks_last_look() -> None:
+    """As Spark 4.2 tells of 10 rows a second: it looks every 11 ms, and counts from there."""
+    looks = {"inputRowsPerSecond": 909.1, "processedRowsPerSecond": 45.0}
+    events = [
+        progressed(n, n, timestamp=f"2026-01-01T00:00:{n:02}.000Z", **looks) for n in range(1, 6)
+    ]
+
+    first, later = fold_all(events[:1]).queries["q"], fold_all(events).queries["q"]
+
+    assert first.input_rate is None
+    assert (later.input_rate, later.behind_streak) == (10.0, 0)
+
+
+def test_rows_after_a_silence_count_from_its_end() -> None:
+    begun = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    view = fold_all(
+        [
+            progressed(begun + 1, 0, timestamp="2026-01-01T00:00:00Z"),
+            Event(begun + 3600, Kind.IDLED, "q"),
+            progressed(begun + 3606, 1, rows=500, timestamp="2026-01-01T01:00:05Z"),
+        ]
+    )
+
+    assert view.queries["q"].input_rate == 100.0
+
+
+def test_more_rows_than_are_processed_still_make_a_query_late() -> None:
+    slower = [
+        progressed(
+            n, n, rows=100, timestamp=f"2026-01-01T00:00:{n:02}Z", processedRowsPerSecond=50.0
+        )
+        for n in range(4)
+    ]
+
+    assert fold_all(slower).queries["q"].behind_streak == 3

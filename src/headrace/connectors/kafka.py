@@ -142,12 +142,7 @@ class Kafka(Connector):
         try:
             return re.fullmatch(self.pattern or "", topic) is not None
         except re.error as exc:
-            raise ConnectorError(
-                f"pattern={self.pattern!r} cannot be looked up: {exc}.",
-                why="Spark reads it by Java's rules, Headrace by Python's.",
-                fix="Write it with what both know: letters, [classes], ., *, +, ?, |, (groups).",
-                slug="bad-option",
-            ) from exc
+            raise _not_for_python(self.pattern, exc) from exc
 
     def lacks_as_source(self) -> str | None:
         named = self.topic or "TOPIC"
@@ -334,6 +329,15 @@ def _one_of(given: Mapping[str, object], topic: str | None) -> None:
             fix="Make two: one with it as source, one with topic as sink.",
             slug="kafka-topics",
         )
+
+
+def _not_for_python(pattern: str | None, exc: re.error) -> ConnectorError:
+    return ConnectorError(
+        f"pattern={pattern!r} cannot be looked up: {exc}.",
+        why="Spark reads it by Java's rules, Headrace by Python's.",
+        fix="Write it with what both know: letters, [classes], ., *, +, ?, |, (groups).",
+        slug="bad-option",
+    )
 
 
 def _only_for_a_sink(exactly_once: bool, is_source: bool) -> None:

@@ -76,6 +76,13 @@ class Continuous:
 Trigger = AsFast | Every | AvailableNow | RealTime | Continuous
 
 
+def batch_length_s(trigger: Trigger) -> float | None:
+    """How long a query may be silent by its own choice: its batch, or its epoch."""
+    if isinstance(trigger, RealTime):
+        return trigger.batch_s
+    return trigger.every_s if isinstance(trigger, Continuous) else None
+
+
 def every(interval: str | float) -> Every | AsFast:
     """Zero means as fast as possible, as in Spark."""
     seconds = parse_duration(interval)

@@ -94,7 +94,7 @@ class Frames:
         if not self.streaming:
             return sink.read_back_columns(frame) if isinstance(sink, Files) else frame
         if isinstance(sink, Files):
-            sink = self._readable(sink)
+            sink = _readable(self, sink)
         if self.accept_gap:
             sink = sink.accepting_gap()
         return sink.read(self.spark, streaming=True, schema=ddl(frame.schema))
@@ -142,7 +142,7 @@ class Frames:
             for number, frame in enumerate(self.notes[name].asides, start=1):
                 node = hidden.quarantine(
                     self.nodes[name],
-                    self._readers(name),
+                    _readers(self, name),
                     number,
                     self.graph.pipeline,
                     self.settings,
@@ -151,14 +151,6 @@ class Frames:
                 self.inputs[node.name] = self.inputs.get(name, ())
                 made.append(node)
         return made
-
-    def _readers(self, name: str) -> list[GraphNode]:
-        """The queries that use this definition, also through views; a query uses itself."""
-        return [self.nodes[one] for one in self.graph.queries if name in self._used_by(one)]
-
-    def _used_by(self, name: str) -> set[str]:
-        views = [one for one in self.inputs.get(name, ()) if self.nodes[one].kind == "view"]
-        return {name}.union(*(self._used_by(one) for one in views))
 
     def _make(self, node: GraphNode) -> DataFrame:
         result: object = node.connector
@@ -169,36 +161,10 @@ class Frames:
             result = self._from_sql(node, result)
         if isinstance(result, Connector) and node.kind in ("source", "table"):
             result = self._from_connector(node, result)
-        frame = self._checked(node, result)
+        frame = _checked(self, node, result)
         if self.streaming and node.function is not None and node.name not in self.connectors:
-            self._recognise(node, frame)
+            _recognise(self, node, frame)
         return frame
-
-    def _recognise(self, node: GraphNode, frame: DataFrame) -> None:
-        """What its function reads itself becomes sources like the declared ones."""
-        taken = self._taken.get(node.name, [])
-        own = recognition.recognised(frame, taken, self.settings.project)
-        if node.kind == "source" and len(own) == 1:
-            self.recognised.add(node.name)
-            if own[0].connector is not None:
-                self.connectors[node.name] = own[0].connector
-            return
-        names = [self._named(one, node.place) for one in own]
-        self.inputs[node.name] = tuple(dict.fromkeys((*self.inputs[node.name], *names)))
-
-    def _named(self, one: recognition.Recognised, place: str) -> str:
-        """The node of a recognised source: one for all who read the same."""
-        name, number = one.name, 1
-        while name in self.nodes:
-            if name in self.recognised and self.connectors.get(name) == one.connector:
-                return name
-            number += 1
-            name = f"{one.name} {number}"
-        self.recognised.add(name)
-        self.nodes[name] = GraphNode(name, "source", place, connector=one.connector)
-        if one.connector is not None:
-            self.connectors[name] = one.connector
-        return name
 
     def _called(self, node: GraphNode, function: Callable[..., Any]) -> object:
         given: dict[str, Any] = {name: self.input(name, node) for name in node.inputs}
@@ -249,28 +215,64 @@ class Frames:
             return graphs.unknown_input(missing, node, self.nodes, where, sinks)
         return analyse.explained(exc, node.name, where)
 
-    def _checked(self, node: GraphNode, result: object) -> DataFrame:
-        """Only a DataFrame will do, and for a query a streaming one."""
-        from pyspark.sql import DataFrame
 
-        if not isinstance(result, DataFrame):
-            raise checks.not_a_dataframe(node, result)
-        if self.streaming and node.kind in ("query", "source") and not result.isStreaming:
-            raise checks.not_streaming(node, self.inputs.get(node.name, ()))
-        if result.isStreaming and (node.kind == "table" or not self.streaming):
-            raise checks.not_static(node)
-        return result
+def _readers(work: Frames, name: str) -> list[GraphNode]:
+    """The queries that use this definition, also through views; a query uses itself."""
+    return [work.nodes[one] for one in work.graph.queries if name in _used_by(work, one)]
 
-    def _readable(self, sink: Files) -> Files:
-        """The sink with a folder that can be read already, before its first batch."""
-        if self.prepare:
-            sink.prepare_output(self.spark)
-            return sink
-        if os.path.isdir(sink.identity()):
-            return sink
-        folder = tempfile.mkdtemp(prefix="headrace-")
-        self.stand_ins[folder] = sink.path
-        return replace(sink, path=folder)
+
+def _used_by(work: Frames, name: str) -> set[str]:
+    views = [one for one in work.inputs.get(name, ()) if work.nodes[one].kind == "view"]
+    return {name}.union(*(_used_by(work, one) for one in views))
+
+
+def _recognise(work: Frames, node: GraphNode, frame: DataFrame) -> None:
+    """What its function reads itself becomes sources like the declared ones."""
+    taken = work._taken.get(node.name, [])
+    own = recognition.recognised(frame, taken, work.settings.project)
+    if node.kind == "source" and len(own) == 1:
+        work.recognised.add(node.name)
+        if own[0].connector is not None:
+            work.connectors[node.name] = own[0].connector
+        return
+    names = [_node_of(work, one, node.place) for one in own]
+    work.inputs[node.name] = tuple(dict.fromkeys((*work.inputs[node.name], *names)))
+
+
+def _checked(work: Frames, node: GraphNode, result: object) -> DataFrame:
+    """It has to be a DataFrame, and for a query a streaming one."""
+    from pyspark.sql import DataFrame
+
+    if not isinstance(result, DataFrame):
+        raise checks.not_a_dataframe(node, result)
+    if work.streaming and node.kind in ("query", "source") and not result.isStreaming:
+        raise checks.not_streaming(node, work.inputs.get(node.name, ()))
+    if result.isStreaming and (node.kind == "table" or not work.streaming):
+        raise checks.not_static(node)
+    return result
+
+
+def _readable(work: Frames, sink: Files) -> Files:
+    """The sink with a folder that can be read already, before its first batch."""
+    if work.prepare:
+        sink.prepare_output(work.spark)
+        return sink
+    if os.path.isdir(sink.identity()):
+        return sink
+    folder = tempfile.mkdtemp(prefix="headrace-")
+    work.stand_ins[folder] = sink.path
+    return replace(sink, path=folder)
+
+
+def _node_of(work: Frames, one: recognition.Recognised, place: str) -> str:
+    """The name of the source's node: one for all who read the same."""
+    own = {name: work.connectors.get(name) for name in work.recognised}
+    name = recognition.free_name(one, {**work.nodes, **own})
+    work.recognised.add(name)
+    work.nodes.setdefault(name, GraphNode(name, "source", place, connector=one.connector))
+    if one.connector is not None:
+        work.connectors[name] = one.connector
+    return name
 
 
 def _noted(work: Frames, node: GraphNode) -> Notes:

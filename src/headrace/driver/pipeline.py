@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
 from headrace.errors import Error, Problems, together
 from headrace.model.events import Kind
-from headrace.model.pipeline import Definition
+from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.places import Places
 from headrace.model.runs import Ending, Exit, RunSpec
 
@@ -189,14 +189,26 @@ def _collected(spec: RunSpec, file: str) -> Collector:
 
 
 def _write_definition(spec: RunSpec, name: str, file: str, built: build.Built) -> None:
+    queries = tuple(planned.query for planned in built.planned)
+    write_definition(spec, name, file, built.nodes, queries, built.warnings)
+
+
+def write_definition(
+    spec: RunSpec,
+    name: str,
+    file: str,
+    nodes: tuple[Node, ...],
+    queries: tuple[Query, ...],
+    warnings: tuple[Mapping[str, Any], ...] = (),
+) -> None:
     definition = Definition(
         pipeline=name,
         profile=spec.profile,
         version=spec.version,
         file=file,
-        nodes=built.nodes,
-        queries=tuple(planned.query for planned in built.planned),
-        warnings=built.warnings,
+        nodes=nodes,
+        queries=queries,
+        warnings=warnings,
     )
     path = Places(Path(spec.state)).definition(spec.version, spec.profile, name)
     jsonfile.write_json(path, definition.to_json())

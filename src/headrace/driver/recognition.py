@@ -6,9 +6,10 @@ name and has no connector. Invariant: no secret of an option is taken along.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -57,6 +58,16 @@ def recognised(
         if source not in known and source not in found:
             found.append(source)
     return tuple(found)
+
+
+def free_name(one: Recognised, taken: Mapping[str, object]) -> str:
+    """Its name; with a number if `taken` has something else under it."""
+    name = one.name
+    for number in itertools.count(2):
+        if name not in taken or taken[name] == one.connector:
+            break
+        name = f"{one.name} {number}"
+    return name
 
 
 def _each(frame: DataFrame, project: Path) -> Iterator[Recognised]:

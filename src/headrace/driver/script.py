@@ -36,6 +36,7 @@ from headrace.driver import (
     session,
 )
 from headrace.driver.counted import of_script
+from headrace.driver.description import Description
 from headrace.driver.drain import drain
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
@@ -168,9 +169,13 @@ class _Script:
     limits: DrainLimits
     prepare_local: Callable[[], None]
     forget_secrets: Callable[[], None]
+    description: Description = field(init=False)
     done: threading.Event = field(default_factory=threading.Event)
     settled: threading.Event = field(default_factory=threading.Event)  # no query is left to end
     _names: dict[str, list[str]] = field(default_factory=dict)  # invented, by place
+
+    def __post_init__(self) -> None:
+        self.description = Description(self.spec)
 
     def execute(self) -> None:
         interpreter.execute(_copy(self.spec), _original(self.spec), self.spec.args)
@@ -299,12 +304,12 @@ class _Script:
         query: StreamingQuery = original(writer, *args, **options)
         if claimed is not None:
             fleet.record(str(checkpoint), replace(claimed, query_id=str(query.id)))
-        facts = {
+        facts: dict[str, Any] = {
             "place": self._place(),
-            "guarantee": None,
             "note": self._note(writer, checkpoint),
             "counted": counted.described(),
         }
+        facts |= self.description.add(name, self._place(), writer._df, query, checkpoint)
         epoch = claimed.epoch if claimed is not None else None
         self.fleet.enter(Watched(name, query, checkpoint), epoch, facts)
         return query

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.model import freshness
+from headrace.model import freshness, rates
 from headrace.model.events import Event, Kind
 from headrace.model.series import EMPTY, Series, labels, numbers
 from headrace.model.trend import LAG
@@ -34,6 +34,7 @@ class QueryView:
     checkpoint: str | None = None
     batches: int = 0
     batch: int | None = None
+    began_at: float | None = None  # its newest batch
     last_progress_at: float | None = None
     last_idle_at: float | None = None
     rows_in: int = 0
@@ -208,7 +209,10 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
     # Real-time and continuous queries tell of one batch many times: it is counted once.
     is_new = batch is not None and (query.batch is None or batch > query.batch)
     rows = _integer(progress.get("numInputRows")) or 0
+    began_at = rates.moment(progress.get("timestamp"))
     input_rate = _number(progress.get("inputRowsPerSecond"))
+    if began_at is not None:
+        input_rate = rates.incoming(rows, began_at, query.began_at, query.last_idle_at)
     processing_rate = _number(progress.get("processedRowsPerSecond"))
     # A real-time query answers within its batch: ages at the batch's end say nothing of it.
     fresh = None if query.batch_length_s else freshness.heard(event.data.get("fresh"), event.at)
@@ -218,6 +222,7 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
         query,
         batches=query.batches + is_new,
         batch=batch if is_new else query.batch,
+        began_at=began_at,
         last_progress_at=event.at,
         rows_in=query.rows_in + rows,
         rows_out=_rows_out(query.rows_out, progress.get("sink")),

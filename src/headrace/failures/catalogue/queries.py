@@ -106,7 +106,7 @@ ENTRIES = (
         names=(r"with name (?P<column>`[^`\n]+`) cannot be resolved",),
         what="Spark does not accept the query as it is written[: column {column} is not there].",
         why="{message}",
-        fix="Change the definition and look with `headrace check` before `headrace up`.",
+        fix="Correct the query, then start it again: `headrace run` or `headrace up`.",
     ),
     Entry(
         50,
