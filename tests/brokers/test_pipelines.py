@@ -176,6 +176,11 @@ def test_kills_of_broker_and_jvm_lose_and_double_nothing(
     assert found.keys() == expected.keys(), "a topic may have a row twice, but has every row"
 
 
+def lag_of(project: rig.Project, script: str) -> dict[str, Any]:
+    found = json.loads(project.headrace("lag", script, "--json"))["queries"]
+    return next((one for one in found if one["records"] == 0), {})
+
+
 def lag(project: rig.Project, query: str) -> dict[str, Any]:
     found = json.loads(project.headrace("lag", "flow", "--json"))["queries"]
     return next((one for one in found if one["query"] == query), {})
@@ -309,6 +314,8 @@ def test_sparks_own_word_count_on_kafka_runs_unchanged(
 ) -> None:
     sent(broker, topic, "apple pear", "apple")
     project = rig.Project(tmp_path)
+    checkpoints = '[spark]\n"spark.sql.streaming.checkpointLocation" = "checkpoints"\n'
+    (tmp_path / "headrace.toml").write_text(checkpoints)
     script = str(EXAMPLES / "structured_kafka_wordcount.py")
     name = "structured_kafka_wordcount"
     command = project.command("run", script, "--", broker.servers(), "subscribe", topic)
@@ -319,6 +326,10 @@ def test_sparks_own_word_count_on_kafka_runs_unchanged(
         rig.eventually("it runs", lambda: project.status(name).get("state") == "running", 90)
         sent(broker, topic, "apple pear", "apple")
         rig.eventually("it counts", lambda: "|apple|" in shown.read_text().replace(" ", ""), 60)
+        told = rig.eventually("its lag is known", lambda: lag_of(project, name), 60)
+        assert (told["query"], told["problem"]) == ("query_1", None)
+        assert {one["topic"] for one in told["partitions"]} == {topic}
+        assert [q["guarantee"] for q in project.status(name)["queries"]] == ["at-least-once"]
     finally:
         run.send_signal(signal.SIGINT)
         code = run.wait(90)

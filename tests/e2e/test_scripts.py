@@ -17,6 +17,9 @@ import pyspark
 import pytest
 
 from e2e import rig
+from headrace.model.events import Event, Kind
+from headrace.project import definitions
+from headrace.project.workspace import open_workspace
 
 pytestmark = pytest.mark.e2e
 EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
@@ -115,6 +118,8 @@ def test_the_example_that_spark_itself_refuses_is_explained_and_not_tried_again(
     said = project.headrace("run", script, "--", "localhost", str(lines.port), code=1)
 
     assert "not supported for session window" in said
+    assert "headrace run" in said
+    assert "headrace check" not in said, "that is for pipelines only"
     assert len(list(project.state.glob("runs/*/exit.json"))) == 1
     assert project.marked() == []
 
@@ -168,6 +173,18 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(tmp_path: Pat
         "has batches up to 1, but its checkpoint is new" in (project.folder / "refused").read_text()
     )
     assert project.marked() == []
+    (run,) = project.state.glob("runs/loop-*/run.json")
+    events = run.with_name("events.jsonl").read_text().splitlines()
+    started = [e for e in map(Event.from_line, events) if e.kind == Kind.QUERY_STARTED]
+    assert [one.data["guarantee"] for one in started] == ["exactly-once"] * 2
+    work = open_workspace(project.folder, "dev")
+    found = definitions.stored(work, json.loads(run.read_text())["version"], "dev", "loop")
+    assert found is not None
+    (query,) = found.queries
+    assert query.inputs == ("text:incoming",)
+    assert query.sink == {"kind": "json", "path": str(project.folder / "out")}
+    assert query.checkpoint == str(project.folder / "checkpoint")
+    assert query.trigger == {"kind": "available-now"}
 
 
 UNTIMELY = """

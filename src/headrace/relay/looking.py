@@ -86,7 +86,8 @@ class Looking:
             if connector.servers in down:
                 return replace(told, problem=down[connector.servers])
         anew = [f"{one.topic} {one.partition}" for one in partitions if one.next > one.high]
-        for words, names in (("gone", gone), ("made anew", anew), ("not known", list(read))):
+        unknown = "not known, or read with a login that only the code has"
+        for words, names in (("gone", gone), ("made anew", anew), (unknown, list(read))):
             if names:
                 return replace(told, problem=f"topics {words}: {', '.join(names)}")
         return replace(told, partitions=tuple(partitions))
