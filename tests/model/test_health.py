@@ -270,3 +270,24 @@ def test_the_cost_of_a_million_rows_is_told_once_there_are_enough() -> None:
     assert cost(2_000) is None
     assert cost(2_000_000, None) is None
     assert health.cpu_s_per_million_rows(None) is None
+
+
+def test_a_continuous_query_is_judged_by_its_epochs() -> None:
+    """Spark says the same of it all the time: what counts is what it commits."""
+    limits = WatchdogLimits(stall_s=10.0)
+    status = {"message": "Running", "data_available": False, "trigger_active": True}
+
+    def epoch(at: float, number: int) -> Event:
+        progress = {"batchId": number, "numInputRows": 5}
+        return Event(at, Kind.PROGRESSED, "q", {"progress": progress, "epochs": 2})
+
+    start = Event(0, Kind.QUERY_STARTED, "q", {"batch_length_s": 1.0})
+    sampled = [Event(at, Kind.SAMPLED, data={"queries": {"q": status}}) for at in (5, 15, 25, 35)]
+    working = fold_all([start, sampled[0], epoch(6, 1), sampled[1], epoch(16, 3)])
+    hung = fold_all(sampled[2:], working)
+
+    assert working.queries["q"].batches == 4
+    assert health.judge(Subject(WANTED, working), 16.0)[0] is State.RUNNING
+    assert health.stalls(working, limits, 17.0) == ()
+    assert [stall.query for stall in health.stalls(hung, limits, 36.0)] == ["q"]
+    assert health.stalls(fold_all([start, *sampled]), limits, 36.0)[0].is_first

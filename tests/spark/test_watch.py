@@ -21,6 +21,7 @@ from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
 from headrace.model.events import Event, Kind
 from headrace.model.limits import DrainLimits
+from headrace.model.runview import QueryView, fold_all
 
 pytestmark = pytest.mark.spark
 
@@ -170,6 +171,36 @@ def test_a_pipeline_that_reads_what_there_is_ends_with_every_bad_record_kept(run
     assert sorted(bytes(row.raw).decode() for row in aside) == expected
     rows = run.spark.read.parquet(str(run.folder / "out")).collect()
     assert sorted(row.id for row in rows) == [0, 1, 2]
+
+
+def test_a_continuous_query_tells_of_its_epochs_and_rows_also_after_a_restart(run: Run) -> None:
+    checkpoint = str(run.folder / "ticks" / "v1")
+
+    def start() -> None:
+        rate = run.spark.readStream.format("rate").option("rowsPerSecond", 20)
+        rows = rate.option("numPartitions", 2).load().writeStream.format("noop").queryName("ticks")
+        rows = rows.option("checkpointLocation", checkpoint).trigger(continuous="200 milliseconds")
+        run.fleet.enter(Watched("ticks", rows.start(), checkpoint), 1, {"batch_length_s": 0.2})
+
+    def view() -> QueryView:
+        return fold_all(run.told()).queries["ticks"]
+
+    start()
+    sampler, deadline = sampling.Sampler(run.fleet), time.monotonic() + 90
+    while not (view().batches > 3 and view().rows_in > 20) and time.monotonic() < deadline:
+        sampler.sample()
+        time.sleep(0.1)
+    seen, first = fold_all(run.told()), view()
+    run.fleet.all()[0].query.stop()
+    start()
+    again = run.fleet.all()[-1].epochs
+
+    assert seen.is_under_way
+    assert first.batches == (first.batch or 0) + 1, "epochs are counted, not looks"
+    assert 20 < first.rows_in < 20 * 90
+    assert first.trigger_active, "it is at work all the time"
+    assert again is not None
+    assert (again.last or 0) >= (first.batch or 0), "what an earlier run has done is not new"
 
 
 def test_tasks_are_counted_in_a_slow_batch_and_not_in_a_long_row_of_quick_ones(

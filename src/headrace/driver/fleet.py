@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoints import identity, layout, sinks
 from headrace.checkpoints.problems import Problem
-from headrace.driver import facts, fresh, listener, lock
+from headrace.driver import epochs, facts, fresh, listener, lock
 from headrace.driver.counts import Counts
 from headrace.driver.events import EventsFile
 from headrace.driver.examples import Examples
@@ -40,9 +40,11 @@ class Watched:
     query: StreamingQuery
     checkpoint: str | None  # None: it has none that lasts
     run_id: str = field(init=False)  # asked once: the loop compares it ten times a second
+    epochs: epochs.Epochs | None = field(init=False)  # of a continuous query
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "run_id", str(self.query.runId))
+        object.__setattr__(self, "epochs", epochs.of(self.query))
 
     def is_over(self) -> bool:
         """Ended, and without a failure that somebody has still to look at."""
@@ -57,6 +59,8 @@ class Watched:
         folder = lock.local_path(self.checkpoint) if self.checkpoint else None
         if folder is not None:
             return layout.last_committed(folder)
+        if self.epochs is not None:
+            return self.epochs.last
         progress = self.query.lastProgress
         return int(progress["batchId"]) if progress else None
 

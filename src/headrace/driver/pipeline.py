@@ -21,7 +21,7 @@ from headrace.connectors.files import Files
 from headrace.define import checks, loader
 from headrace.define import graph as graphs
 from headrace.define.declared import Collector
-from headrace.define.triggers import RealTime
+from headrace.define.triggers import Continuous, RealTime, batch_length_s
 from headrace.driver import build, classes, ending, fleet, fresh, lock, private, realtime, session
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
@@ -267,7 +267,7 @@ def start(
     writer = planned.sink.attach(
         planned.frame.writeStream, query=query.name, mode=query.mode, checkpoint=query.checkpoint
     )
-    if not isinstance(planned.trigger, RealTime):  # of those, its topic tells more than a batch
+    if not isinstance(planned.trigger, RealTime | Continuous):  # ages at a batch's end say nothing
         ours.written.note(query.name, planned.sources)
     ours.counts.note(query.name, planned.counted)
     with realtime.without_adaptive(spark, planned.trigger):
@@ -277,8 +277,8 @@ def start(
     facts: dict[str, Any] = {"guarantee": query.guarantee, "place": query.place}
     facts |= {"fresh_within_s": query.fresh_within_s, "after": after}
     facts["counted"] = planned.counted.described()
-    if isinstance(planned.trigger, RealTime):
-        facts["batch_length_s"] = planned.trigger.batch_s  # silent for so long is no stall
+    if length_s := batch_length_s(planned.trigger):
+        facts["batch_length_s"] = length_s  # silent for so long is no stall
     if query.checkpoint is None:
         facts["note"] = "starts anew: no checkpoint"
     epoch = claimed.epoch if claimed is not None else None

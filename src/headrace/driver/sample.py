@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from headrace.driver import lock
+from headrace.driver.epochs import Epochs
 from headrace.driver.fleet import Fleet, Watched
 from headrace.model.events import Kind
 
@@ -64,9 +65,18 @@ class Sampler:
             "data_available": status["isDataAvailable"],
             "trigger_active": status["isTriggerActive"],
         }
+        if one.epochs is not None:
+            found["trigger_active"] = True  # it is at work all the time, whatever Spark says
+            self._tell_epochs(one.name, one.epochs)
         if self._is_slow(one, found["trigger_active"], now) and (java := self._asked()):
             found["tasks_done"] = java.tasks_done(one.run_id)
         return found
+
+    def _tell_epochs(self, query: str, epochs: Epochs) -> None:
+        if news := epochs.news():
+            fresh = self.fleet.note_progress(query, news.progress)
+            data = {"progress": news.progress, "fresh": fresh, "epochs": news.epochs}
+            self.fleet.events.tell(Kind.PROGRESSED, query, data)
 
     def _is_slow(self, one: Watched, is_active: bool, now: float) -> bool:
         """In a batch that takes long. A trigger may be many batches: all that is available."""

@@ -45,7 +45,7 @@ class QueryView:
     lag_rows: int | None = None
     behind_streak: int = 0  # batches in a row in which more came in than was processed
     batch_ms: tuple[float, ...] = ()  # the newest BATCHES_REMEMBERED
-    batch_length_s: float | None = None  # a real-time query's own batch length
+    batch_length_s: float | None = None  # a real-time query's batch, a continuous one's epoch
     message: str | None = None
     data_available: bool | None = None
     trigger_active: bool | None = None
@@ -206,7 +206,8 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
     if not isinstance(progress, Mapping):
         return query
     batch = _integer(progress.get("batchId"))
-    # Real-time and continuous queries tell of one batch many times: it is counted once.
+    # A real-time query tells of one batch many times: it is counted once. A continuous one is
+    # looked at once a second: then several epochs may be done.
     is_new = batch is not None and (query.batch is None or batch > query.batch)
     rows = _integer(progress.get("numInputRows")) or 0
     began_at = rates.moment(progress.get("timestamp"))
@@ -220,7 +221,7 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
     is_behind = rows > 0 and (input_rate or 0.0) > 1.2 * (processing_rate or 0.0) > 0.0
     return replace(
         query,
-        batches=query.batches + is_new,
+        batches=query.batches + (is_new and (_integer(event.data.get("epochs")) or 1)),
         batch=batch if is_new else query.batch,
         began_at=began_at,
         last_progress_at=event.at,
