@@ -98,6 +98,13 @@ def state(project: rig.Project) -> str:
     return str(project.status("flow").get("state"))
 
 
+def unanswered(project: rig.Project) -> list[dict[str, Any]]:
+    """Its queries, once the source of each is known not to answer."""
+    queries = project.status("flow").get("queries", [])
+    told = [q for q in queries if "source-unanswered" in str(q["findings"])]
+    return queries if len(told) == len(queries) == 2 else []
+
+
 def kept(project: rig.Project) -> list[str]:
     """Exactly what a reader of the sink may see."""
     try:
@@ -164,10 +171,22 @@ def test_kills_of_broker_and_jvm_lose_and_double_nothing(
         "everything is copied", lambda: expected.keys() <= copied(broker, copies).keys(), 120
     )
     broker.stop()
-    rig.eventually("it says that nobody answers", lambda: state(project) == "stalled", 60)
+    silent = rig.eventually("both name the silent broker", lambda: unanswered(project), 90)
+    error = f"Kafka {broker.servers()}: connection refused"
     assert "its source has not answered for" in project.status("flow")["why"]
+    for query in silent:
+        (found,) = [one for one in query["findings"] if one["slug"] == "source-unanswered"]
+        assert error in found["what"]
+        assert (found["severity"], found["where"]) == ("problem", broker.servers())
+        assert (query["lag_rows"], query["lag_seconds"]) == (None, None), "unknown is not 0"
+    assert error in project.headrace("why", "flow")
     broker.start()
     rig.eventually("it is well again", lambda: state(project) == "running", 60)
+    told = [json.loads(line) for line in project.headrace("events", "flow", "--json").splitlines()]
+    for name in ("kept", "copied"):
+        mine = [one for one in told if one["query"] == name and "outage" in one["event"]]
+        assert [one["event"] for one in mine[-2:]] == ["outage_began", "outage_ended"]
+        assert (mine[-2]["error"], mine[-1]["is_answered"]) == (error, True)
     project.headrace("stop", "flow")
 
     difference = oracle.compare(expected.elements(), kept(project))
@@ -206,6 +225,10 @@ def test_lag_is_known_also_while_the_query_is_down(project: rig.Project, broker:
 
     broker.stop()
     rig.eventually("nobody answers", lambda: "does not answer" in str(lag(project, "kept")), 60)
+    silent = lag(project, "kept")
+    unknown = ("records", "seconds", "catch_up_s", "loss_in_s", "gone")
+    assert [silent[name] for name in unknown] == [None] * 5
+    assert "unknown" in project.headrace("lag", "flow")
     broker.start()
     rig.eventually("it is known again", lambda: lag(project, "kept").get("records") == 7, 60)
 

@@ -308,6 +308,8 @@ def test_up_deploys_waits_and_down_drains(living: Project) -> None:
     assert "running" in up.stdout
     assert again.exit_code == 0
     assert "supervisor started" not in again.stdout
+    for each in (up, again):
+        assert "warning: State is never cleaned up." in each.stderr
     assert down.exit_code == 0, down.output
     assert "kept: stopped clean after batch" in down.stdout
     assert not processes.marked(living.places.state)

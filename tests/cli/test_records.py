@@ -282,3 +282,26 @@ def test_progress_and_events_tell_how_old_the_rows_were(project: Project) -> Non
     assert "77" in words
     assert project.json("progress", "hello/kept")["progress"][0]["fresh"] == fresh
     assert "batch 4: 20 rows, half of them within 31 s" in told
+
+
+def test_events_tell_of_outages_and_of_files_that_changed(project: Project) -> None:
+    project.deployed()
+    refused = "Kafka 127.0.0.1:9092: connection refused"
+    changed = {"batch": 3, "vanished": 1, "vanished_files": ["/in/3.txt"]}
+    changed |= {"rewritten": 2, "rewritten_files": ["/in/4.txt", "/in/5.txt"]}
+    events = (
+        Event(1005.0, Kind.OUTAGE_BEGAN, "kept", {"error": refused}),
+        Event(1065.0, Kind.OUTAGE_ENDED, "kept", {"for_s": 72.0, "is_answered": True}),
+        Event(1066.0, Kind.INPUTS_CHANGED, "kept", changed),
+    )
+    project.ran(events=events)
+
+    words = project.headrace("events", "hello").stdout
+
+    for part in (
+        f"kept: its source does not answer: {refused}",
+        "kept: its source answers again, after 72 s",
+        "kept: batch 3: 1 input file vanished unread: /in/3.txt; "
+        "2 input files changed after being listed: /in/4.txt, /in/5.txt",
+    ):
+        assert part in words

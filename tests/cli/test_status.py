@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from contextlib import closing
 
 from cli.stage import Project, failed, started
@@ -11,8 +12,11 @@ from headrace.cli import tables
 from headrace.define import versions
 from headrace.jsonfile import write_json
 from headrace.model.findings import Finding
+from headrace.model.lag import PartitionLag, QueryLag
+from headrace.model.pipeline import Definition, Query
 from headrace.model.status import PipelineStatus, QueryStatus
 from headrace.model.web import Listening
+from headrace.state import lags
 from headrace.store import db, pipelines
 
 PIPELINE_KEYS = {
@@ -276,6 +280,65 @@ def test_status_says_nothing_of_what_is_not_known(project: Project) -> None:
     assert "late" not in words
     assert "CPU" not in words
     assert ">" not in words
+
+
+def test_warnings_of_check_stay_visible_for_as_long_as_the_version_is_deployed(
+    project: Project,
+) -> None:
+    project.deployed()
+    project.ran(events=started(), is_live=True)
+    warning = {
+        "slug": "unbounded-state", "what": "The state of 'kept' grows without end.",
+        "why": "There is no watermark.", "where": "pipelines/hello.py:4", "fix": "Use one.",
+    }  # fmt: skip
+    query = Query(
+        "kept", "pipelines/hello.py:4", ("lines",), {"kind": "parquet"}, "append",
+        {"kind": "every", "seconds": 2.0}, None, "exactly-once", "because",
+    )  # fmt: skip
+    facts = {"profile": "dev", "version": "aaaa1111", "file": "pipelines/hello.py", "nodes": ()}
+    definition = Definition("hello", **facts, queries=(query,), warnings=(warning,))
+    path = project.places.definition("aaaa1111", "dev", "hello")
+    write_json(path, definition.to_json())
+
+    [pipeline] = project.json("status")["pipelines"]
+    told = project.json("why", "hello")["pipeline"]["findings"]
+
+    (found,) = pipeline["findings"]
+    assert (found["severity"], found["query"], found["slug"]) == (
+        "warning", "kept", "unbounded-state"
+    )  # fmt: skip
+    assert (found["cause"], found["fix"]) == ("There is no watermark.", "Use one.")
+    assert told == [found]
+    assert pipeline["state"] != "degraded"
+    line = "warning: kept: The state of 'kept' grows without end."
+    assert line in project.headrace("status").stdout
+    words = project.headrace("why", "hello").stdout
+    assert line in words
+    assert "cause: There is no watermark." in words
+
+
+def test_a_lag_that_nobody_can_know_is_unknown_and_never_0(project: Project) -> None:
+    project.deployed()
+    query = QueryStatus("kept", "running", lag_rows=0, data_available=False)
+    kept(project, running(queries=(query,)))
+    silent = QueryLag("hello", "kept", time.time(), problem="h:9092 does not answer.")
+    lags.write(project.places, [silent])
+
+    [pipeline] = project.json("status")["pipelines"]
+    (found,) = project.json("lag")["queries"]
+
+    (seen,) = pipeline["queries"]
+    assert (seen["lag_rows"], seen["lag_seconds"], seen["is_lag_unknown"]) == (None, None, True)
+    assert [found[name] for name in ("records", "seconds", "gone")] == [None] * 3
+    for command in ("status", "lag"):
+        assert "unknown" in project.headrace(command).stdout
+    assert project.headrace("wait", "hello", "--for", "caught-up", "--timeout", "0").exit_code != 0
+
+    behind = PartitionLag("orders", 0, next=5, low=0, high=5)
+    lags.write(project.places, [QueryLag("hello", "kept", time.time() - 3600, (behind,))])
+    (old,) = project.json("lag")["queries"]
+    assert (old["records"], old["catch_up_s"]) == (None, None)
+    assert "nobody has looked for 60 min" in old["problem"]
 
 
 def test_ages_below_a_second_are_milliseconds() -> None:

@@ -360,6 +360,7 @@ EXAMPLES: list[tuple[int, str, FailureText]] = [
         "input-file-gone",
         task("java.io.FileNotFoundException: File s3a://b/in/1.json does not exist"),
     ),
+    (40, "input-vanished", cause("headrace.InputVanished", "2 files of batch 3: /in/1.json")),
     (41, "storage-hiccup", condition("FAILED_READ_FILE.NO_HINT")),
     (41, "storage-hiccup", condition("TASK_WRITE_FAILED")),
     (

@@ -57,6 +57,7 @@ def test_a_problem_says_nothing_about_numbers() -> None:
         ([seen(0, 50), seen(10, 100)], None),
         ([seen(0, 100), seen(10, 0)], 0.0),
         ([seen(0, 100), seen(5, problem="x"), seen(10, 50)], 10.0),
+        ([seen(0, 100), seen(10, 0), seen(15, problem="x")], None),  # now nothing is known
     ],
 )
 def test_when_it_has_caught_up(looks: list[QueryLag], left_s: float | None) -> None:

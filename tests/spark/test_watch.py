@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from building import built
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.connectors.files import files
 from headrace.driver import pipeline
 from headrace.driver import sample as sampling
 from headrace.driver import watch as watching
@@ -21,6 +24,7 @@ from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
 from headrace.model.events import Event, Kind
 from headrace.model.limits import DrainLimits
+from headrace.model.runs import Exit
 from headrace.model.runview import QueryView, fold_all
 
 pytestmark = pytest.mark.spark
@@ -37,6 +41,7 @@ class Run:
         self.fleet = Fleet(spark=None, events=EventsFile(folder / "events.jsonl"))
         self.fleet.attach(spark)
         self.spark = spark
+        self.rows: list[str] = []
 
     def start(
         self, name: str, each_batch: EachBatch, frame: DataFrame | None = None, **trigger: Any
@@ -48,6 +53,21 @@ class Run:
         writer = writer.option("checkpointLocation", checkpoint)
         query = (writer.trigger(**trigger) if trigger else writer).start()
         self.fleet.enter(Watched(name, query, checkpoint), 1, {})
+
+    def read_files(self, name: str, meanwhile: EachBatch, **fields: Any) -> Exit:
+        """One file a batch, until all is read; what was read is in `rows`."""
+        source = files(self.folder / "in", "text", max_files=1, **fields)
+        self.fleet.inputs.note(name, [source])
+
+        def take(batch: Any, number: int) -> None:
+            self.rows += [row.value for row in batch.collect()]
+            meanwhile(batch, number)
+
+        self.start(name, take, source.read(self.spark), availableNow=True)
+        return self.watch().until_the_end()
+
+    def changes(self) -> list[dict[str, Any]]:
+        return [dict(e.data) for e in self.told() if e.kind is Kind.INPUTS_CHANGED]
 
     def watch(self, timeout_s: float = 20.0) -> Watch:
         limits = DrainLimits(timeout_s=timeout_s)
@@ -235,6 +255,75 @@ def test_tasks_are_counted_in_a_slow_batch_and_not_in_a_long_row_of_quick_ones(
     in_slow = [tasks for at, tasks in counted if ends[-2] < at < ends[-1]]
     assert in_slow == sorted(in_slow)
     assert len(set(in_slow)) > 1, counted
+
+
+def wait_for(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def six_files(folder: Path) -> tuple[list[Path], list[str]]:
+    """Each with rows of its own, in the order in which Spark takes them; and all those rows."""
+    (folder / "in").mkdir()
+    found, rows = [folder / "in" / f"{number}.txt" for number in range(6)], []
+    for number, path in enumerate(found):
+        mine = [f"{number}-{row}" for row in range(3)]
+        path.write_text("".join(f"{row}\n" for row in mine))
+        os.utime(path, (1_700_000_000 + number,) * 2)
+        rows += mine
+    return found, rows
+
+
+def test_a_file_that_vanished_before_it_was_read_stops_the_run_and_is_not_lost(run: Run) -> None:
+    paths, expected = six_files(run.folder)
+    kept = run.folder / "kept.txt"
+
+    def delete_fourth(_: Any, batch_id: int) -> None:
+        if batch_id == 0:
+            paths[3].rename(kept)
+        if batch_id == 2:
+            wait_for(lambda: "progressed" in (run.folder / "events.jsonl").read_text())
+            paths[0].unlink()  # it is committed: its owner may archive it
+
+    exit_ = run.read_files("lines", delete_fourth)
+
+    assert (exit_.ending, exit_.kind, exit_.failure) == ("failed", "human", "input-vanished")
+    assert (exit_.query, exit_.batch) == ("lines", 3)
+    assert exit_.error
+    assert str(paths[3]) in str(exit_.error["what"])
+    assert [(c["batch"], c["vanished"], c["vanished_files"]) for c in run.changes()] == [
+        (3, 1, [str(paths[3])])
+    ]
+
+    kept.rename(run.folder / "in" / "3-again.txt")  # as the error says
+    again = Run(run.spark, run.folder)
+    assert again.read_files("lines", idle).ending == "finished"
+    assert Counter(run.rows + again.rows) == Counter(expected)
+
+
+def test_by_choice_a_run_goes_on_without_a_vanished_file_and_counts_it(run: Run) -> None:
+    paths, expected = six_files(run.folder)
+
+    def change(_: Any, batch_id: int) -> None:
+        if batch_id == 0:
+            paths[2].unlink()
+            paths[4].write_text("other\n")
+        # With the progress of the batch before, the plan of this one is looked at.
+        wait_for(lambda: run.folder.joinpath("events.jsonl").read_text().count(told) >= batch_id)
+
+    told = '"event":"progressed"'
+    # Where Spark may tidy up, only a plan is evidence.
+    tidied = {"cleanSource": "off"}
+    exit_ = run.read_files("lines", change, on_missing="continue", options=tidied)
+
+    assert exit_.ending == "finished"
+    found = fold_all(run.told()).queries["lines"].inputs
+    assert (found.vanished, found.vanished_files) == (1, (str(paths[2]),))
+    assert (found.rewritten, found.rewritten_files) == (1, (str(paths[4]),))
+    lost = {row for row in expected if row[0] in "24"}
+    assert Counter(run.rows) == Counter([*(set(expected) - lost), "other"])
 
 
 def test_an_end_that_no_listener_told_of_is_noticed(run: Run) -> None:

@@ -5,8 +5,9 @@
 
 N counts what a file source has found, not the batches of the query: offsets and progress objects
 name it as `logOffset`. Other sources keep only where they began, in sources/I/0: v1 / a JSON object
-or a number; Kafka puts a zero byte first. `driver/fresh.py` reads arrivals after every batch,
-`driver/records.py` paths now and then, `layout` problems before a start.
+or a number; Kafka puts a zero byte first. `driver/fresh.py` reads arrivals after every batch, and
+`driver/inputs.py` what was listed; `driver/records.py` paths now and then, `layout` problems before
+a start.
 Invariant: bounded work however many files there are, and never raises: what cannot be read is not
 known.
 """
@@ -18,7 +19,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace.checkpoints.problems import (
     RESTORE,
@@ -38,18 +39,32 @@ _ENTRY = re.compile(r"[0-9]+(\.compact)?")
 _LOG_OFFSET = re.compile(r'\s*\{"logOffset":([0-9]+)\}\s*')
 
 
+class Listed(NamedTuple):
+    """A file as the source found it. Of very many, some are chosen: `weight` is how many each
+    represents."""
+
+    path: str  # a URL
+    ms: int  # its modification time
+    weight: float
+
+
 def arrivals(checkpoint: Path, source: int, after: int, upto: int) -> list[tuple[int, float]]:
-    """(modification time in ms, how many files it stands for), `after` < entry <= `upto`.
+    """(modification time in ms, how many files it stands for), `after` < entry <= `upto`."""
+    return [(one.ms, one.weight) for one in listed(checkpoint, source, after, upto)]
+
+
+def listed(checkpoint: Path, source: int, after: int, upto: int) -> list[Listed]:
+    """Files of the entries `after` < entry <= `upto`.
 
     Empty if any entry of the batch cannot be read: half the files would be half the truth.
     """
     folder = checkpoint / "sources" / str(source)
-    found: list[tuple[int, float]] = []
+    found: list[Listed] = []
     for entry in range(max(after + 1, upto - ENTRIES_MAX + 1), upto + 1):
-        times = _of_entry(folder, entry)
-        if not times:
+        files = _of_entry(folder, entry)
+        if not files:
             return []
-        found += times
+        found += files
     return found
 
 
@@ -126,10 +141,14 @@ def paths(checkpoint: Path, source: int, entry: int) -> list[str]:
     return [path for path in found if isinstance(path, str)]
 
 
-def _of_entry(folder: Path, entry: int) -> list[tuple[int, float]]:
+def _of_entry(folder: Path, entry: int) -> list[Listed]:
     lines, step, part = _chosen(folder, entry)
-    times = (_time(_body(line, entry)) for line in lines)
-    return [(ms, step / part) for ms in times if ms is not None]
+    bodies = [_body(line, entry) for line in lines]
+    return [
+        Listed(str(body.get("path")), ms, step / part)
+        for body in bodies
+        if (ms := _time(body)) is not None
+    ]
 
 
 def _chosen(folder: Path, entry: int) -> tuple[list[bytes], int, float]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from headrace.cli import definitions, links, spinner
+from headrace.cli import definitions, links, spinner, tables
 from headrace.cli.errors import in_words
 from headrace.cli.foreground import supervised
 from headrace.errors import ControlError
@@ -76,10 +76,10 @@ def _prepare(
     goals = targets(work, names, args)
     version = definitions.snapshot(work)
     new = [goal for goal in goals if not goal.script and not _is_defined(work, version, goal)]
-    for definition in definitions.define_version(work, version, new) if new else ():
-        for warning in definition.warnings:
-            body = {**warning, "what": f"warning: {warning.get('what')}"}
-            click.echo(in_words(body, colour="yellow"), err=True)
+    if new:
+        definitions.define_version(work, version, new)
+    known = [deployed.stored(work, version, work.profile, goal.pipeline) for goal in goals]
+    tables.print_warnings([definition for definition in known if definition])
     elsewhere = [goal for goal in goals if goal.outside]
     own = {goal: definitions.snapshot(work, goal.outside) for goal in elsewhere}
     return [(goal, own.get(goal, version)) for goal in goals]

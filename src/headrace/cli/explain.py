@@ -51,7 +51,7 @@ def print_words(answer: Answer, gone: Sequence[str] = ()) -> None:
         if query.broken_promise:
             broken = f"{query.name}: {query.broken_promise}"
             click.echo(click.style("broken promise: ", bold=True, fg="red") + broken)
-    for found in (one for query in status.queries for one in query.findings):
+    for found in status.all_findings():
         print_finding(found)
     click.echo(click.style("next: ", bold=True) + answer.next)
     if failure is None:

@@ -27,11 +27,13 @@ def lag(options: Options, name: str | None, partitions: bool, json_: bool) -> No
 
     work = options.open()
     wanted = known_pipeline(work, name) if name else None
-    found = [one for one in lags.read(work.places).values() if wanted in (None, one.pipeline)]
+    now = time.time()
+    looks = [one.as_of(now) for one in lags.read(work.places).values()]
+    found = [one for one in looks if wanted in (None, one.pipeline)]
     if json_:
         tables.print_json({"queries": [one.to_json() for one in found]})
     elif found:
-        tables.print_lag(found, time.time(), partitions=partitions)
+        tables.print_lag(found, now, partitions=partitions)
     else:
         click.echo("Nothing that reads a broker has run yet, or no supervisor has run since.")
 

@@ -91,7 +91,7 @@ def overview(seen: Overview) -> RenderableType:
             )
         if status.queries:
             parts.append(_query_table(status.queries))
-        parts += [finding_line(one) for query in status.queries for one in query.findings]
+        parts += [finding_line(one) for one in status.all_findings()]
     told = [one.words(time.time()) for one in seen.exports]
     parts += [Text(words, style="yellow") for words in told if words]
     parts += [Text(hint, style="dim") for hint in seen.hints]
@@ -174,6 +174,8 @@ def ages(p50_ms: float | None, p99_ms: float | None) -> str:
 def _behind(query: QueryStatus) -> str:
     if query.lag_seconds is not None:
         return f"{query.lag_seconds:,.0f} s"
+    if query.is_lag_unknown:
+        return "unknown"
     return f"{query.lag_rows:,} rows" if query.lag_rows is not None else ""
 
 
@@ -188,7 +190,7 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
         note = "" if gone else one.note
         table.add_row(
             f"{one.pipeline}/{one.query}",
-            f"{one.records:,}" if one.records is not None else "",
+            f"{one.records:,}" if one.records is not None else "unknown",
             _span(one.seconds),
             _span(one.catch_up_s) if one.records else "",
             _span(one.loss_in_s),
@@ -216,12 +218,16 @@ def _span(seconds: float | None) -> str:
     return "" if seconds is None else span(seconds)
 
 
-def print_definitions(found: Sequence[Definition]) -> None:
-    """Warnings first, then what each pipeline is."""
+def print_warnings(found: Sequence[Definition]) -> None:
     for definition in found:
         for warning in definition.warnings:
             body = {**warning, "what": f"warning: {warning.get('what')}"}
             click.echo(in_words(body, colour="yellow"), err=True)
+
+
+def print_definitions(found: Sequence[Definition]) -> None:
+    """Warnings first, then what each pipeline is."""
+    print_warnings(found)
     for definition in found:
         count = len(definition.queries)
         title = Text(definition.pipeline, style="bold")

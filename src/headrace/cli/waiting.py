@@ -46,6 +46,7 @@ def _is_caught_up(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> boo
         item.state in (State.RUNNING, State.DEGRADED)
         and item.data_available is False
         and not item.lag_rows
+        and not item.is_lag_unknown
         for item in queries
     )
 

@@ -30,6 +30,7 @@ _OWN_SCHEMA = {  # the format has it; of text Spark knows, of binary files only 
     "text": None,
     "binary": "path string, modificationTime timestamp, length bigint, content binary",
 }
+STOP, CONTINUE = "stop", "continue"  # what a query does when a listed file has vanished
 _CARRY_SCHEMA = ("parquet", "orc", "avro")  # the files themselves say what they hold
 
 
@@ -43,6 +44,7 @@ class Files(Connector):
     partition_by: tuple[str, ...] = ()
     max_files: int | None = None
     max_bytes: int | None = None
+    on_missing: str = STOP
     options: Mapping[str, str] = field(default_factory=dict)
 
     is_source: ClassVar[bool] = True
@@ -204,6 +206,7 @@ def files(
     partition_by: str | list[str] | tuple[str, ...] = (),
     max_files: int | None = None,
     max_bytes: int | None = None,
+    on_missing: str = STOP,
     options: Mapping[str, Any] | None = None,
 ) -> Files:
     if format not in FORMATS:
@@ -219,6 +222,14 @@ def files(
             raise ConnectorError(
                 f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
             )
+    if on_missing not in (STOP, CONTINUE):
+        meant = near(str(on_missing), (STOP, CONTINUE)) or STOP
+        raise ConnectorError(
+            f"on_missing={on_missing!r} is not a choice.",
+            why=f'It says what happens when a listed file has vanished: "{STOP}" or "{CONTINUE}".',
+            fix=f'Write on_missing="{meant}".',
+            slug="bad-option",
+        )
     require("path", path, (str, os.PathLike), 'path="incoming"')
     require("partition_by", partition_by, (str, list, tuple), 'partition_by=["date"]')
     by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
@@ -229,7 +240,9 @@ def files(
             fix='Give it as text, "id int, name string", or as a StructType.',
             slug="bad-option",
         )
-    return Files(os.fspath(path), format, text, by, max_files, max_bytes, plain_options(options))
+    return Files(
+        os.fspath(path), format, text, by, max_files, max_bytes, on_missing, plain_options(options)
+    )
 
 
 def _short(format: str) -> Any:
@@ -240,6 +253,7 @@ def _short(format: str) -> Any:
         partition_by: str | list[str] | tuple[str, ...] = (),
         max_files: int | None = None,
         max_bytes: int | None = None,
+        on_missing: str = STOP,
         options: Mapping[str, Any] | None = None,
     ) -> Files:
         return files(
@@ -249,6 +263,7 @@ def _short(format: str) -> Any:
             partition_by=partition_by,
             max_files=max_files,
             max_bytes=max_bytes,
+            on_missing=on_missing,
             options=options,
         )
 

@@ -106,6 +106,15 @@ def relations(frame: DataFrame) -> Iterator[tuple[str, Callable[[str], str | Non
             yield str(node.sourceName()), partial(_given, node.extraOptions())
 
 
+def addresses(frame: DataFrame) -> tuple[str, ...]:
+    """HOST:PORT of every broker that the sources of a query name."""
+    found: dict[str, None] = {}
+    for _, option in relations(frame):
+        servers = option("kafka.bootstrap.servers") or ""
+        found |= dict.fromkeys(one.strip() for one in servers.split(",") if one.strip())
+    return tuple(found)
+
+
 def fingerprint(
     frame: DataFrame,
     mode: str,

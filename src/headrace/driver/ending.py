@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace import references
 from headrace.driver.fleet import Watched
+from headrace.driver.inputs import Loss
 from headrace.errors import Error, FencedError, Problems
 from headrace.failures.classify import FailureText, Verdict, classify
 from headrace.failures.entry import Kind
@@ -77,6 +78,15 @@ def of_query(one: Watched, error_class: str | None, error: str | None, run_dir: 
         trace = trace or error
     text = FailureText(error_class=error_class, causes=causes, trace=trace)
     return _judged(text, run_dir, query=one.name, batch=one.batch_in_doubt())
+
+
+def of_loss(loss: Loss, run_dir: Path) -> Exit:
+    """A batch was committed without files that it should have read: Spark itself goes on."""
+    files = f"{loss.count} file{'s' * (loss.count != 1)} of batch {loss.batch}"
+    named = "\n".join(loss.files)
+    causes = (("headrace.InputVanished", f"{files}: {loss.files[0] if loss.files else ''}"),)
+    text = FailureText(None, causes, f"{files} vanished before they were read:\n{named}\n")
+    return _judged(text, run_dir, query=loss.query, batch=loss.batch)
 
 
 def of_dead_jvm(code: int | None, log: Path, run_dir: Path) -> Exit:

@@ -19,6 +19,8 @@ from headrace.driver import epochs, facts, fresh, listener, lock
 from headrace.driver.counts import Counts
 from headrace.driver.events import EventsFile
 from headrace.driver.examples import Examples
+from headrace.driver.inputs import Inputs
+from headrace.driver.outages import Outages
 from headrace.driver.written import Written
 from headrace.errors import CheckpointError
 from headrace.model.events import Kind
@@ -96,7 +98,10 @@ class Fleet:
     watched: list[Watched] = field(default_factory=list)
     terminated: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     progressed_at: dict[str, float] = field(default_factory=dict)  # by run id, on a steady clock
+    heard_at: dict[str, float] = field(default_factory=dict)  # the same, idle moments as well
     written: Written = field(default_factory=Written)
+    inputs: Inputs = field(default_factory=Inputs)
+    outages: Outages = field(init=False)
     examples: Examples = field(default_factory=Examples)
     counts: Counts = field(init=False)
     is_closed: bool = False  # the run is ending: nothing may be started any more
@@ -107,6 +112,7 @@ class Fleet:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
+        self.outages = Outages(self.events)
         self.counts = Counts(self.written)
 
     def attach(self, spark: SparkSession) -> None:
@@ -115,25 +121,39 @@ class Fleet:
         session_id = str(spark._jsparkSession.sessionUUID())
         if session_id not in self._sessions:
             self._sessions.add(session_id)
-            listener.add(spark, self.events, self.note_terminated, self.note_progress)
+            listener.add(
+                spark, self.events, self.note_terminated, self.note_progress, self.note_idle
+            )
 
     def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
         self.terminated[run_id] = (error, error_class)
         self.progressed_at.pop(run_id, None)
+        self.heard_at.pop(run_id, None)
 
     def note_progress(self, query: str, progress: Mapping[str, Any]) -> dict[str, Any]:
         """-> what a `progressed` event says beside Spark's own progress"""
-        run_id = str(progress.get("runId"))
-        self.progressed_at[run_id] = time.monotonic()
-        folder = self._folders.get(query)
+        run_id, folder = str(progress.get("runId")), self._folders.get(query)
+        self.progressed_at[run_id] = self.heard_at[run_id] = time.monotonic()
         java = next((one.query._jsq for one in self.all() if one.run_id == run_id), None)
         # First what is gone with the next batch.
+        self.look_at_inputs(run_id)
+        if changes := self.inputs.changes(query, progress, folder):
+            self.events.tell(Kind.INPUTS_CHANGED, query, changes)
         told = facts.of_batch(progress)
         examples = self.examples.of(query, told["counts"], progress, java, self.spark)
         counts = told["counts"] | self.counts.of(query, progress, folder, java)
         ages = self.written.of(query, progress, folder)
         told |= {"counts": counts, "fresh": fresh.sample(progress, folder, ages)}
         return told | ({"examples": examples} if examples else {})
+
+    def note_idle(self, run_id: str) -> None:
+        self.heard_at[run_id] = time.monotonic()
+
+    def look_at_inputs(self, run_id: str | None = None) -> None:
+        """Of all queries, or of one."""
+        for one in self.all():
+            if run_id in (None, one.run_id) and one.run_id not in self.terminated:
+                self.inputs.look(one.run_id, one.query)
 
     def note_inactive(self, now: float) -> None:
         """Listeners lose events when a context stops: a query long inactive has ended as well."""

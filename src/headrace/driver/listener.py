@@ -23,12 +23,17 @@ ERROR_LENGTH_MAX = 4000
 
 OnTerminated = Callable[[str, str | None, str | None], None]
 OnProgress = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+OnIdle = Callable[[str], None]
 
 
 def add(
-    spark: SparkSession, events: EventsFile, on_terminated: OnTerminated, on_progress: OnProgress
+    spark: SparkSession,
+    events: EventsFile,
+    on_terminated: OnTerminated,
+    on_progress: OnProgress,
+    on_idle: OnIdle,
 ) -> None:
-    """Both run on the bus. `on_terminated(run_id, error, error_class)` must only take a note;
+    """All run on the bus. `on_terminated(run_id, error, error_class)` must only take a note;
     `on_progress(query, progress)` says how fresh the batch is and what was counted of it, and must
     not raise; what it waits for, later events wait for as well.
 
@@ -41,18 +46,23 @@ def add(
     ensure_callback_server_started(gateway)
     streaming = gateway.jvm.org.apache.spark.sql.streaming
     told = streaming.PythonStreamingQueryListenerWrapper(
-        _Listener(events, on_terminated, on_progress)
+        _Listener(events, on_terminated, on_progress, on_idle)
     )
     spark.streams._jsqm.addListener(told)
 
 
 class _Listener:
     def __init__(
-        self, events: EventsFile, on_terminated: OnTerminated, on_progress: OnProgress
+        self,
+        events: EventsFile,
+        on_terminated: OnTerminated,
+        on_progress: OnProgress,
+        on_idle: OnIdle,
     ) -> None:
         self._events = events
         self._on_terminated = on_terminated
         self._on_progress = on_progress
+        self._on_idle = on_idle
         self._names: dict[str, str] = {}  # run id -> query name; idle events carry only the id
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
@@ -66,6 +76,7 @@ class _Listener:
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         run_id = event.runId().toString()
+        self._on_idle(run_id)
         self._events.tell(Kind.IDLED, self._names.get(run_id, event.id().toString()))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802

@@ -22,7 +22,18 @@ from headrace.define import checks, loader
 from headrace.define import graph as graphs
 from headrace.define.declared import Collector
 from headrace.define.triggers import Continuous, RealTime, batch_length_s
-from headrace.driver import build, classes, ending, fleet, fresh, lock, private, realtime, session
+from headrace.driver import (
+    analyse,
+    build,
+    classes,
+    ending,
+    fleet,
+    fresh,
+    lock,
+    private,
+    realtime,
+    session,
+)
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
@@ -269,6 +280,8 @@ def start(
     )
     if not isinstance(planned.trigger, RealTime | Continuous):  # ages at a batch's end say nothing
         ours.written.note(query.name, planned.sources)
+    ours.inputs.note(query.name, planned.sources)
+    ours.outages.note(query.name, analyse.addresses(planned.frame))
     ours.counts.note(query.name, planned.counted)
     with realtime.without_adaptive(spark, planned.trigger):
         started = writer.trigger(**planned.trigger.arguments()).start()

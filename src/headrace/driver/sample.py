@@ -49,6 +49,10 @@ class Sampler:
             return False
         self._asked_at = now
         queries = {one.name: self._status(one, now) for one in self.fleet.all()}
+        for one in self.fleet.all():
+            if status := queries.get(one.name):
+                heard_at = self.fleet.heard_at.get(one.run_id)
+                self.fleet.outages.look(one.name, status, heard_at, now)
         if queries == self._last and now - self._written_at < AT_LEAST_EVERY_S:
             return True
         self._last, self._written_at = queries, now

@@ -26,6 +26,7 @@ from headrace.connectors import jars
 from headrace.connectors.files import FORMATS
 from headrace.define import versions
 from headrace.driver import (
+    analyse,
     classes,
     ending,
     fleet,
@@ -301,6 +302,7 @@ class _Script:
         claimed = self._claim(spark, checkpoint, owner)
         counted = of_script(writer._df, self._place())
         self.fleet.counts.note(name, counted)
+        self.fleet.outages.note(name, analyse.addresses(writer._df))
         query: StreamingQuery = original(writer, *args, **options)
         if claimed is not None:
             fleet.record(str(checkpoint), replace(claimed, query_id=str(query.id)))

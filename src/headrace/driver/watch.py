@@ -11,6 +11,7 @@ from typing import Any
 from headrace.driver import ending, session
 from headrace.driver.drain import How, drain
 from headrace.driver.fleet import Fleet, Watched
+from headrace.driver.inputs import Loss
 from headrace.driver.sample import Sampler
 from headrace.driver.signals import Signals
 from headrace.model.events import Kind
@@ -55,12 +56,15 @@ class Watch:
                 return self._drained("asked to stop", self.limits.timeout_s)
             if failed := self._first_failed():
                 return self._failed(failed)
+            if self.fleet.inputs.loss is not None:
+                return self._lost(self.fleet.inputs.loss)
             if self.failed_outside is not None:
                 return self._failed_outside(self.failed_outside)
             if not self.is_open() and self._is_all_ended():
                 return self._finished()
             if self._sampler.sample():
                 self.fleet.note_inactive(time.monotonic())
+                self.fleet.look_at_inputs()
             time.sleep(LOOK_S)
 
     def failed_to_start(self, query: str, exit_: Exit) -> Exit:
@@ -93,6 +97,11 @@ class Watch:
         exit_ = ending.of_query(failed, error_class, error, self.run_dir)
         how = self._stop_rest(f"{failed.name} failed", DRAIN_AFTER_FAILURE_S)
         return ending.with_queries(exit_, how)
+
+    def _lost(self, loss: Loss) -> Exit:
+        exit_ = ending.of_loss(loss, self.run_dir)
+        reason = f"input files of {loss.query} have vanished"
+        return ending.with_queries(exit_, self._stop_rest(reason, self.limits.timeout_s))
 
     def _failed_outside(self, exit_: Exit) -> Exit:
         """Mostly the failure of a query, met in awaitTermination: then the query's is the cause."""
@@ -149,6 +158,7 @@ class Watch:
             time.sleep(POLL_S)
 
     def _report(self, ended: dict[str, str]) -> dict[str, dict[str, Any]]:
+        self.fleet.outages.end_all()
         report: dict[str, dict[str, Any]] = {}
         for one in self.fleet.all():
             entry = {"batch": one.last_committed(), "how": ended.get(one.run_id, "ended")}

@@ -21,6 +21,9 @@ class Kind(StrEnum):
     QUERY_STARTED = "query_started"  # id, run_id, checkpoint, epoch, guarantee, note, place, …
     PROGRESSED = "progressed"  # progress: Spark's own object; fresh: how old its rows were
     IDLED = "idled"  # the trigger fired, there was nothing to do
+    OUTAGE_BEGAN = "outage_began"  # error, addresses, source, since
+    OUTAGE_ENDED = "outage_ended"  # for_s, is_answered
+    INPUTS_CHANGED = "inputs_changed"  # files that vanished or were rewritten before being read
     QUERY_TERMINATED = "query_terminated"  # error_class, error (first lines), or neither
     SCRIPT_ENDED = "script_ended"  # queries: names of those that run on
     SAMPLED = "sampled"  # queries: {name: status}; now and then heap_used, heap_max, memory, cpu_s

@@ -174,8 +174,8 @@ def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
         return State.STOPPING, subject.stopping
     if stall is not None:
         return State.STALLED, stall.in_words()
-    if (asked_s := _asked_s(query, subject)) >= UNANSWERED_S:
-        return State.STALLED, f"its source has not answered for {span(asked_s)}"
+    if silence := _silence(query, subject.view):
+        return State.STALLED, silence
     if not query.is_under_way:
         return State.STARTING, "first batch"
     if found := problems(subject.findings.get(query.name, ())):
@@ -188,12 +188,16 @@ def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
     return State.RUNNING, query.message or "running"
 
 
-def _asked_s(query: QueryView, subject: Subject) -> float:
-    """How long it waits for its source to say what is new: a broker that is down, mostly."""
-    heard_at = subject.view.heard_at if subject.view else None
+def _silence(query: QueryView, view: RunView | None) -> str | None:
+    """How long it waits for its source to say what is new, and why: mostly a broker is down."""
+    if query.outage is not None:
+        for_s = (view.last_line_at if view and view.last_line_at else 0.0) - query.outage.since
+        return f"its source has not answered for {span(max(0.0, for_s))}: {query.outage.error}"
+    heard_at = view.heard_at if view else None
     if query.asking_since is None or heard_at is None:
-        return 0.0
-    return heard_at - query.asking_since
+        return None
+    asked_s = heard_at - query.asking_since
+    return f"its source has not answered for {span(asked_s)}" if asked_s >= UNANSWERED_S else None
 
 
 def _to_go(query: QueryView) -> str:
@@ -277,6 +281,7 @@ def query_statuses(subject: Subject, now: float) -> tuple[QueryStatus, ...]:
     for query in view.queries.values():
         state, _ = judge_query(query, subject)
         p50, p99 = freshness(view, query)
+        is_silent = _silence(query, view) is not None
         found.append(
             QueryStatus(
                 name=query.name,
@@ -289,7 +294,8 @@ def query_statuses(subject: Subject, now: float) -> tuple[QueryStatus, ...]:
                 batch=query.batch,
                 input_rate=query.input_rate,
                 processing_rate=query.processing_rate,
-                lag_rows=query.lag_rows,
+                lag_rows=None if is_silent else query.lag_rows,
+                is_lag_unknown=is_silent,
                 fresh_p50_ms=p50,
                 fresh_p99_ms=p99,
                 fresh_basis=query.fresh.basis,

@@ -5,7 +5,7 @@ is lost. Made by the relay, also while the query is down. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from headrace.model.health import span
@@ -92,13 +92,20 @@ class QueryLag:
     def is_of(self, now: float) -> bool:
         return now - self.at <= SEEN_S
 
+    def as_of(self, now: float) -> QueryLag:
+        """The same, unless it is too old to say anything: then nothing but that is known."""
+        if self.is_of(now):
+            return self
+        words = f"nobody has looked for {span(now - self.at)}: no supervisor runs, or no relay"
+        return replace(self, partitions=(), catch_up_s=None, written_s=None, problem=words)
+
     def to_json(self) -> dict[str, Any]:
         """With what is worked out, for who reads it."""
         worked_out = {
             "records": self.records,
             "seconds": self.seconds,
             "loss_in_s": self.loss_in_s,
-            "gone": self.gone,
+            "gone": None if self.problem else self.gone,
             "note": self.note,
         }
         return {**asdict(self), **worked_out}
@@ -117,7 +124,7 @@ def catch_up_s(seen: Sequence[QueryLag]) -> float | None:
     """From looks at one query, the oldest first: how long until it has caught up, if it goes on as
     it did between them."""
     good = [one for one in seen if not one.problem]
-    if len(good) < 2 or good[-1].at - good[0].at < RATE_S_MIN:
+    if not seen or seen[-1].problem or len(good) < 2 or good[-1].at - good[0].at < RATE_S_MIN:
         return None
     behind, before = good[-1].records or 0, good[0].records or 0
     if behind == 0:

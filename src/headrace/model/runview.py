@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.model import freshness, rates
+from headrace.model import freshness, inputs, offsets, rates
 from headrace.model.events import Event, Kind
+from headrace.model.outages import Outage
 from headrace.model.series import EMPTY, Series, labels, numbers
 from headrace.model.trend import LAG
 
@@ -61,6 +62,8 @@ class QueryView:
     series: Series = EMPTY  # counts over time, those of former runs before them
     sources: tuple[str, ...] = ()  # as Spark describes them
     operators: tuple[str, ...] = ()  # that keep state
+    inputs: inputs.Changed = inputs.NOTHING  # files that changed before they were read
+    outage: Outage | None = None  # its source does not answer
     examples: Mapping[str, str] = field(default_factory=dict)  # rows that show what is wrong
     counted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # labels of its counts
     error_class: str | None = None
@@ -217,7 +220,7 @@ def _progressed(query: QueryView, event: Event, heard_at: float) -> QueryView:
     processing_rate = _number(progress.get("processedRowsPerSecond"))
     # A real-time query answers within its batch: ages at the batch's end say nothing of it.
     fresh = None if query.batch_length_s else freshness.heard(event.data.get("fresh"), event.at)
-    lag = _lag(progress.get("sources"))
+    lag = offsets.waiting(progress.get("sources"))
     is_behind = rows > 0 and (input_rate or 0.0) > 1.2 * (processing_rate or 0.0) > 0.0
     return replace(
         query,
@@ -268,6 +271,15 @@ def _idled(query: QueryView, event: Event, heard_at: float) -> QueryView:
     )
 
 
+def _inputs_changed(query: QueryView, event: Event, heard_at: float) -> QueryView:
+    return replace(query, inputs=query.inputs.plus(event.data, event.at))
+
+
+def _outage(query: QueryView, event: Event, heard_at: float) -> QueryView:
+    is_on = event.kind is Kind.OUTAGE_BEGAN
+    return replace(query, outage=Outage.heard(event.data, event.at) if is_on else None)
+
+
 def _terminated(query: QueryView, event: Event, heard_at: float) -> QueryView:
     error_class, error = event.data.get("error_class"), event.data.get("error")
     return replace(
@@ -284,6 +296,9 @@ _OF_A_QUERY = {
     Kind.QUERY_STARTED: _started,
     Kind.PROGRESSED: _progressed,
     Kind.IDLED: _idled,
+    Kind.INPUTS_CHANGED: _inputs_changed,
+    Kind.OUTAGE_BEGAN: _outage,
+    Kind.OUTAGE_ENDED: _outage,
     Kind.QUERY_TERMINATED: _terminated,
     Kind.QUERY_STOPPED: _stopped,
 }
@@ -349,33 +364,6 @@ def _remember(batch_ms: tuple[float, ...], progress: Mapping[str, Any]) -> tuple
     took = durations.get("triggerExecution") if isinstance(durations, Mapping) else None
     took = _number(took if took is not None else progress.get("batchDuration"))
     return batch_ms if took is None else (*batch_ms, took)[-BATCHES_REMEMBERED:]
-
-
-def _lag(sources: Any) -> int | None:
-    """Rows that wait in sources which count their offsets (topic, partition, number), else None."""
-    lag: int | None = None
-    for source in _items(sources):
-        if isinstance(source, Mapping):
-            end, latest = source.get("endOffset"), source.get("latestOffset")
-            rows = _difference(latest, end)
-            lag = lag if rows is None else (lag or 0) + rows
-    return lag
-
-
-def _difference(latest: Any, end: Any) -> int | None:
-    if not isinstance(latest, Mapping) or not isinstance(end, Mapping):
-        return None
-    total = 0
-    for topic, partitions in latest.items():
-        done = end.get(topic)
-        if not isinstance(partitions, Mapping) or not isinstance(done, Mapping):
-            return None
-        for partition, offset in partitions.items():
-            there, here = _integer(offset), _integer(done.get(partition, 0))
-            if there is None or here is None:
-                return None
-            total += max(0, there - here)
-    return total
 
 
 def _either(status: Mapping[str, Any], *names: str) -> bool | None:

@@ -41,6 +41,7 @@ class QueryStatus(Jsonable):
     processing_rate: float | None = None
     lag_rows: int | None = None
     lag_seconds: float | None = None
+    is_lag_unknown: bool = False  # it reads a source that has a lag, and which does not answer
     fresh_p50_ms: float | None = None
     fresh_p99_ms: float | None = None
     fresh_basis: str | None = None  # arrival | event | trigger
@@ -77,3 +78,8 @@ class PipelineStatus(Jsonable):
     next_start_at: float | None = None
     cpu_s_per_million_rows: float | None = None  # of this run, over the rows of all its queries
     queries: tuple[QueryStatus, ...] = ()
+    findings: tuple[Finding, ...] = ()  # about the definition, filled in by who reads
+
+    def all_findings(self) -> tuple[Finding, ...]:
+        """Those of its queries first: they are about now."""
+        return (*(one for query in self.queries for one in query.findings), *self.findings)

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.define import versions
 from headrace.errors import Error
 from headrace.model import health
-from headrace.model.conditions import table
+from headrace.model.conditions import table, warned
 from headrace.model.events import Event
 from headrace.model.exports import Export
 from headrace.model.lag import QueryLag
@@ -78,7 +78,7 @@ def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = T
     if with_edits:
         found = [_with_edits(work, status) for status in found]
     known, now = lags.read(work.places), time.time()
-    found = [_with_lag(status, known, now) for status in found]
+    found = [_with_warnings(work, _with_lag(status, known, now)) for status in found]
     listens = page.listening(work.places)
     url = listens.url if listens else None
     going = tuple(one for one in exports.listed(work.places) if one.name in work.settings.metrics)
@@ -105,7 +105,7 @@ def status_of(work: Workspace, pipeline: str) -> PipelineStatus | None:
         with contextlib.suppress(Error), _history(work) as conn:
             found = pipelines.read(conn, pipeline)
     found = found or _from_files(work, item, is_kept=is_kept)
-    return _with_lag(found, lags.read(work.places), time.time())
+    return _with_warnings(work, _with_lag(found, lags.read(work.places), time.time()))
 
 
 def queries(work: Workspace) -> dict[str, tuple[str, ...]]:
@@ -214,14 +214,27 @@ def _with_lag(
     status: PipelineStatus, known: Mapping[tuple[str, str], QueryLag], now: float
 ) -> PipelineStatus:
     """The seconds that the relay has found: newer than the query's own word. Of a real-time query
-    only the end of its batch is known, which says nothing about now."""
+    only the end of its batch is known, which says nothing about now. A broker that does not answer
+    makes the query's own word old as well."""
     queries = []
     for query in status.queries:
         lag = known.get((status.name, query.name))
-        if lag is not None and lag.is_of(now) and not lag.is_real_time:
+        if lag is None or not lag.is_of(now):
+            pass
+        elif lag.problem:
+            query = replace(query, lag_rows=None, is_lag_unknown=True)
+        elif not lag.is_real_time:
             query = replace(query, lag_seconds=lag.seconds)
         queries.append(query)
     return replace(status, queries=tuple(queries))
+
+
+def _with_warnings(work: Workspace, status: PipelineStatus) -> PipelineStatus:
+    """What `check` said about the deployed version: it holds for as long as that is deployed."""
+    if not status.version or not status.profile:
+        return status
+    definition = definitions.stored(work, status.version, status.profile, status.name)
+    return replace(status, findings=warned.find(definition)) if definition else status
 
 
 def _with_edits(work: Workspace, status: PipelineStatus) -> PipelineStatus:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -229,12 +229,32 @@ def event_words(event: Event) -> str:
     if event.kind is Kind.EXITED:
         error = (data.get("error") or {}).get("what") or ""
         return f"run ended: {data.get('ending')}" + (f": {error}" if error else "")
+    if event.kind is Kind.OUTAGE_BEGAN:
+        return f"its source does not answer: {data.get('error')}"
+    if event.kind is Kind.OUTAGE_ENDED:
+        words = "its source answers again" if data.get("is_answered") else "the run ends first"
+        return f"{words}, after {span(float(data.get('for_s') or 0))}"
+    if event.kind is Kind.INPUTS_CHANGED:
+        return _input_words(data)
     if event.kind is Kind.PROGRESSED:
         progress = data.get("progress") or {}
         words = f"batch {progress.get('batchId')}: {progress.get('numInputRows')} rows"
         age = (data.get("fresh") or {}).get("p50_ms")
         return words if age is None else f"{words}, half of them within {span(age / 1000)}"
     return event.kind.value
+
+
+def _input_words(data: Mapping[str, Any]) -> str:
+    words = [
+        f"{data[kind]} input file{'s' * (data[kind] != 1)} {how}: "
+        + ", ".join(map(str, data.get(f"{kind}_files") or ()))
+        for kind, how in (
+            ("vanished", "vanished unread"),
+            ("rewritten", "changed after being listed"),
+        )
+        if data.get(kind)
+    ]
+    return f"batch {data.get('batch')}: {'; '.join(words)}"
 
 
 def progress(work: Workspace, name: str, count: int) -> list[dict[str, Any]]:

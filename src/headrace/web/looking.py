@@ -63,7 +63,11 @@ def pipeline(visit: Visit) -> dict[str, Any]:
         "deployed": item.to_json() if item else None,
         "graph": graph(definition, answer.status) if definition else None,
         "verdicts": _verdicts(visit, work, answer.status),
-        "lag": [one.to_json() for (of, _), one in lags.read(work.places).items() if of == name],
+        "lag": [
+            one.as_of(visit.now).to_json()
+            for (of, _), one in lags.read(work.places).items()
+            if of == name
+        ],
         "versions": records.versions(work, name),
         "runs": _runs(visit, name),
         "alerts": _alerts(visit, name),

@@ -93,8 +93,23 @@ ENTRIES = (
         ),
         what="An input file or folder is not there[: {path}].",
         why="It was deleted or moved after it had been listed, or never existed.",
-        fix="Put it back, or correct the path. To go on without it, set "
-        "spark.sql.files.ignoreMissingFiles: its rows are then lost.",
+        fix="Put it back at the same path: the batch is tried again and reads it. A file that is "
+        "still gone then is reported by name as input-vanished. For a folder, correct the path.",
+    ),
+    Entry(
+        40,
+        "input-vanished",
+        Kind.HUMAN,
+        patterns=(
+            r"headrace\.InputVanished: (?P<files>\d+ files? of batch \d+)"
+            r"(?:: (?P<path>[^\n]+))?",
+        ),
+        what="Input files vanished before they were read[: {files}][, {path}].",
+        why="Spark lists a folder once for many batches and silently skips a listed file that is "
+        "gone by the time its batch is planned. The batch is committed without its rows.",
+        fix="Copy the file back under a new name (Spark never reads a name twice), then "
+        "`headrace start NAME`: it reads exactly what is missing. To go on without it, only start; "
+        'to go on by itself in future, set on_missing="continue" on the source.',
     ),
     Entry(
         41,

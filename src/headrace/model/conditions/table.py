@@ -10,10 +10,12 @@ from headrace.model.conditions import (
     future,
     growth,
     held,
+    inputs,
     late,
     lookups,
     nulls,
     quarantined,
+    unanswered,
 )
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
@@ -22,6 +24,8 @@ from headrace.model.runview import QueryView, RunView
 Condition = Callable[[RunView, QueryView, HealthLimits], Iterable[Finding]]
 
 CONDITIONS: tuple[Condition, ...] = (
+    unanswered.find,
+    inputs.find,
     quarantined.find,
     future.find,
     late.find,

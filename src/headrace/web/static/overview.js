@@ -73,7 +73,7 @@ function card(one, now) {
       h("p", { class: "facts small" },
         fact("in", `${number(sum(one.queries, "input_rate"))} rows/s`),
         fact("could", `${number(sum(one.queries, "processing_rate"))} rows/s`),
-        one.queries.some((q) => q.lag_rows) ? fact("lag", `${number(sum(one.queries, "lag_rows"))} rows`) : null,
+        one.queries.some((q) => q.is_lag_unknown) ? fact("lag", "unknown") : one.queries.some((q) => q.lag_rows) ? fact("lag", `${number(sum(one.queries, "lag_rows"))} rows`) : null,
         slowest ? fact("fresh", h("span", { title: `${slowest.name}: half of its rows within ${ms(slowest.fresh_p50_ms)}, 99 % within ${ms(slowest.fresh_p99_ms)}` },
           `${ms(slowest.fresh_p50_ms)} (p99 ${ms(slowest.fresh_p99_ms)})${slowest.fresh_within_s ? `, promised ${span(slowest.fresh_within_s)}` : ""}`)) : null,
         fact("last batch", ago(lastAt, now)),

@@ -48,7 +48,7 @@ function top(seen) {
 
 /** What is wrong though nothing has failed: problems first, then warnings. */
 function findings(seen) {
-  const all = seen.pipeline.queries.flatMap((q) => q.findings || []);
+  const all = [...seen.pipeline.queries.flatMap((q) => q.findings || []), ...(seen.pipeline.findings || [])];
   all.sort((a, b) => (a.severity === "problem" ? 0 : 1) - (b.severity === "problem" ? 0 : 1));
   return all.map((one) => h("div", { class: one.severity === "problem" ? "card bad" : "card busy", "data-finding": one.slug },
     h("b", {}, one.query ? `${one.query}: ` : "", one.what),
@@ -75,7 +75,7 @@ function queries(seen) {
     { name: "doing now", get: (q) => q.message || "" },
     { name: "in", number: true, get: (q) => `${number(q.input_rate)}/s` },
     { name: "could do", number: true, get: (q) => `${number(q.processing_rate)}/s` },
-    { name: "lag", number: true, get: (q) => (q.lag_rows === null ? "–" : number(q.lag_rows)) },
+    { name: "lag", number: true, get: (q) => (q.is_lag_unknown ? "unknown" : q.lag_rows === null ? "–" : number(q.lag_rows)) },
     { name: "fresh p50 / p99", number: true, get: (q) => h("span", { class: q.broken_promise ? "bad" : "", title: q.broken_promise || "" }, `${ms(q.fresh_p50_ms)} / ${ms(q.fresh_p99_ms)}`, q.fresh_within_s ? ` of ${span(q.fresh_within_s)}` : "") },
     { name: "batches", number: true, get: (q) => number(q.batches) },
     { name: "rows in / out", number: true, get: (q) => `${number(q.rows_in)} / ${number(q.rows_out)}` },
@@ -98,7 +98,7 @@ function behind(seen) {
     ], one.partitions, ""));
   return [h("h2", {}, "Behind in Kafka"), table([
     { name: "query", get: (one) => h("b", {}, one.query) },
-    { name: "records", number: true, get: (one) => (one.records === null ? "–" : number(one.records)) },
+    { name: "records", number: true, get: (one) => (one.records === null ? "unknown" : number(one.records)) },
     { name: "oldest waits", number: true, get: (one) => known(one.seconds) },
     { name: "caught up in", number: true, get: (one) => (one.records ? known(one.catch_up_s) : "–") },
     { name: "lost in", number: true, get: (one) => known(one.loss_in_s) },
