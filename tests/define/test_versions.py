@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,49 @@ def test_a_package_that_changed_counts_as_an_edit(
     monkeypatch.setattr(versions, "installed", lambda: now)
 
     assert [c.split()[0] for c in versions.differs(project, places, version)] == ["click"]
+
+
+def test_a_deploy_with_another_package_is_another_version_that_counts_as_unedited(
+    project: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = versions.snapshot(project, places)
+    now = {**versions.installed(), "click": "99.0"}
+    monkeypatch.setattr(versions, "installed", lambda: now)
+
+    second = versions.snapshot(project, places)
+
+    assert second != first
+    assert versions.differs(project, places, second) == []
+    assert [c.split()[0] for c in versions.differs(project, places, first)] == ["click"]
+
+
+def test_a_package_installed_while_a_process_runs_is_noticed_by_it(
+    project: Path, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(packages)])
+    version = versions.snapshot(project, places)
+
+    (packages / "thing-1.0.dist-info").mkdir()
+    (packages / "thing-1.0.dist-info" / "METADATA").write_text("Name: thing\nVersion: 1.0\n")
+
+    assert versions.differs(project, places, version) == ["thing none → 1.0"]
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"{", b"[]", b"\xff\xfe", b"{}", b'{"version": 1, "at": "x", "files": []}']
+)
+def test_a_damaged_record_of_a_version_is_read_from_its_files(
+    project: Path, places: Places, damage: bytes
+) -> None:
+    version = versions.snapshot(project, places)
+    (places.version(version) / "version.json").write_bytes(damage)
+
+    assert versions.differs(project, places, version) == []
+    assert [one["version"] for one in versions.listed(places)] == [version]
+    (project / "pipelines" / "a.py").write_text("A = 2\n")
+    assert versions.differs(project, places, version) == ["pipelines/a.py"]
 
 
 def test_a_script_outside_of_the_project_is_copied_too(

@@ -1,4 +1,5 @@
-"""Deployed code: a copy of the project by content hash, so that a restart never deploys.
+"""Deployed code: a copy of the project by content hash, so that a restart never deploys. The hash
+covers the installed packages too: with another package, the same files are another version.
 
 `up`, `run` and `check` take a copy; drivers run from it; `status` compares it with what is edited.
     versions/HASH/files/…   what was copied      versions/HASH/version.json   when, and from what
@@ -7,10 +8,13 @@ Invariant: a version is whole or not there, and never changes once it is.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from headrace import jsonfile
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StoreError
 from headrace.model.places import Places
 
 SUFFIXES = (".py", ".sql")
 SETTINGS = "headrace.toml"
+RECORD = "version.json"
 SKIPPED = frozenset({"data", "checkpoints", "node_modules", "site-packages", "spark-warehouse"})
 OUTSIDE = ".outside"  # for a script that is not in the project
 HASH_LENGTH = 12
@@ -39,9 +44,13 @@ def snapshot(
     if outside is not None:
         sources[f"{OUTSIDE}/{outside.name}"] = outside
     contents = {name: path.read_bytes() for name, path in sources.items()}
-    version = _hash({name: _digest(content) for name, content in contents.items()})
+    body = {
+        "files": {name: _digest(content) for name, content in contents.items()},
+        "packages": dict(installed()),
+    }
+    version = _digest(json.dumps(body, sort_keys=True).encode())[:HASH_LENGTH]
     if not places.version(version).exists():
-        _write(places, version, contents)
+        _write(places, version, contents, {"version": version, "at": time.time(), **body})
     return version
 
 
@@ -53,28 +62,45 @@ def code_path(places: Places, version: str, file: str) -> Path:
 
 def differs(project: Path, places: Places, version: str, include: Sequence[str] = ()) -> list[str]:
     """What has changed since that deploy: files, and packages as `name 1.0 → 1.1`."""
-    known = _read(places, version)
+    known = _record(places, version)
     now = {
         name: _digest(path.read_bytes())
         for name, path in _sources(project, places, include).items()
     }
-    then = {n: d for n, d in known.get("files", {}).items() if not n.startswith(OUTSIDE)}
+    then = {n: d for n, d in known["files"].items() if not n.startswith(OUTSIDE)}
     changed = sorted(n for n in now.keys() | then.keys() if now.get(n) != then.get(n))
-    return changed + _changed_packages(known.get("packages", {}))
+    return changed + _changed_packages(known["packages"])
 
 
 def listed(places: Places) -> list[dict[str, Any]]:
     """Kept versions, newest last: version, at, files, packages."""
     if not places.versions.is_dir():
         return []
-    found = [_read(places, p.name) for p in places.versions.iterdir() if not p.name.startswith(".")]
-    return sorted((v for v in found if v), key=lambda v: float(v["at"]))
+    names = [p.name for p in places.versions.iterdir() if not p.name.startswith(".")]
+    found = [_record(places, name) for name in names if places.code(name).is_dir()]
+    return sorted(found, key=lambda v: float(v["at"]))
 
 
-@functools.cache
 def installed() -> Mapping[str, str]:
-    """Packages of this Python: a new version of one can change an answer as an edit does."""
-    return {d.name.lower(): d.version for d in metadata.distributions() if d.name}
+    """Packages of this Python: a new version of one can change an answer as an edit does.
+
+    Without the folder that Python puts first for this one process: others would not find it there.
+    """
+    folders = sys.path if sys.flags.safe_path else sys.path[1:]
+    return _installed(tuple((folder, _changed_at(folder)) for folder in folders))
+
+
+@functools.lru_cache(maxsize=1)  # until a folder changes: the page outlives a `pip install`
+def _installed(folders: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
+    found = list(metadata.distributions(path=[folder for folder, _ in folders]))
+    return {d.name.lower(): d.version for d in reversed(found) if d.name}  # the first one counts
+
+
+def _changed_at(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _sources(project: Path, places: Places, include: Sequence[str]) -> dict[str, Path]:
@@ -115,7 +141,9 @@ def _is_skipped(folder: Path, state: Path) -> bool:
     return folder.resolve() == state or (folder / "pyvenv.cfg").exists()
 
 
-def _write(places: Places, version: str, contents: Mapping[str, bytes]) -> None:
+def _write(
+    places: Places, version: str, contents: Mapping[str, bytes], record: Mapping[str, Any]
+) -> None:
     """Beside its place first, then one rename: a reader never meets half a version."""
     places.versions.mkdir(parents=True, exist_ok=True)
     temp = Path(tempfile.mkdtemp(prefix=".", dir=places.versions))
@@ -125,13 +153,7 @@ def _write(places: Places, version: str, contents: Mapping[str, bytes]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         (temp / "files").mkdir(exist_ok=True)
-        body = {
-            "version": version,
-            "at": time.time(),
-            "files": {name: _digest(content) for name, content in contents.items()},
-            "packages": dict(installed()),
-        }
-        jsonfile.write_json(temp / "version.json", body)
+        jsonfile.write_json(temp / RECORD, record)
         if not places.version(version).exists():
             os.rename(temp, places.version(version))
     except OSError:
@@ -141,8 +163,21 @@ def _write(places: Places, version: str, contents: Mapping[str, bytes]) -> None:
         shutil.rmtree(temp, ignore_errors=True)
 
 
-def _read(places: Places, version: str) -> dict[str, Any]:
-    return jsonfile.read_json(places.version(version) / "version.json") or {}
+def _record(places: Places, version: str) -> dict[str, Any]:
+    """version.json; where it is damaged or gone, what its files themselves tell."""
+    with contextlib.suppress(StoreError):
+        body = jsonfile.read_json(places.version(version) / RECORD) or {}
+        shapes = {"version": str, "at": int | float, "files": dict, "packages": dict}
+        if all(isinstance(body.get(name), shape) for name, shape in shapes.items()):
+            return body
+    root = places.code(version)
+    files = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    return {
+        "version": version,
+        "at": root.stat().st_mtime if root.is_dir() else 0.0,
+        "files": {p.relative_to(root).as_posix(): _digest(p.read_bytes()) for p in files},
+        "packages": dict(installed()),  # nobody knows, so nobody is told of a change
+    }
 
 
 def _changed_packages(then: Mapping[str, str]) -> list[str]:
@@ -153,8 +188,3 @@ def _changed_packages(then: Mapping[str, str]) -> list[str]:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _hash(files: Mapping[str, str]) -> str:
-    text = "\n".join(f"{name} {digest}" for name, digest in sorted(files.items()))
-    return _digest(text.encode())[:HASH_LENGTH]
