@@ -29,6 +29,7 @@ from headrace.words import near
 
 FILE = shapes.FILE
 DEV = "dev"  # the profile that always exists
+DEPTH_MAX = 32  # of tables and lists in each other
 
 
 def find_project(start: Path) -> Path:
@@ -111,18 +112,10 @@ def load(project: Path, profile: str = DEV, toml: Path | None = None) -> Setting
     path = toml or project / FILE
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        whole = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as exc:
         what = f"{path} cannot be read: {exc}"
         raise ConfigError(what, where=str(path), slug="settings-unreadable") from exc
-    except tomllib.TOMLDecodeError as exc:
-        line = re.search(r"at line (\d+)", str(exc))
-        raise ConfigError(
-            f"{FILE} is not valid TOML: {exc}",
-            where=f"{FILE}:{line[1] if line else max(1, text.count(chr(10)))}",
-            fix='Text needs quotes ("…"), lists need [ ], and each table name may stand once.',
-            slug="toml-syntax",
-        ) from exc
+    whole = _parsed(text)
     profiles = whole.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
         fix = "Write [profiles.NAME] and below it what differs."
@@ -140,6 +133,45 @@ def load(project: Path, profile: str = DEV, toml: Path | None = None) -> Setting
         )
     raw = merged(whole, profiles.get(profile, {}))
     return _settings(project, profile, raw, text)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        whole = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        line = re.search(r"at line (\d+)", str(exc))
+        raise ConfigError(
+            f"{FILE} is not valid TOML: {exc}",
+            where=f"{FILE}:{line[1] if line else max(1, text.count(chr(10)))}",
+            fix='Text needs quotes ("…"), lists need [ ], and each table name may stand once.',
+            slug="toml-syntax",
+        ) from exc
+    except RecursionError as exc:
+        raise _too_deep(text) from exc
+    if _is_deeper(whole, DEPTH_MAX):
+        raise _too_deep(text)
+    return whole
+
+
+def _is_deeper(value: Any, depth_max: int) -> bool:
+    """Level by level: what is too deep to recurse into must not be recursed into."""
+    level = [value]
+    for _ in range(depth_max):
+        inside = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for held in inside for one in held if isinstance(one, dict | list)]
+    return bool(level)
+
+
+def _too_deep(text: str) -> ConfigError:
+    lines = text.splitlines()
+    deepest = max(range(len(lines)), key=lambda n: sum(map(lines[n].count, "[{.")))
+    return ConfigError(
+        f"{FILE} nests tables or lists more than {DEPTH_MAX} deep.",
+        why="No setting needs that; a generated file or a repeated bracket can look like this.",
+        where=f"{FILE}:{deepest + 1}",
+        fix="Remove the nesting at that line.",
+        slug="toml-syntax",
+    )
 
 
 def counted_from(project: Path, path: str) -> str:

@@ -189,6 +189,20 @@ def test_bad_toml_names_the_line(tmp_path: Path) -> None:
     assert problem.where == "headrace.toml:2"
 
 
+@pytest.mark.parametrize(
+    "deep",
+    ["x = " + "[" * 2000 + "]" * 2000, "x = " + "{a = " * 2000 + "1" + "}" * 2000,
+     "x" + ".a" * 2000 + " = 1", "[" + "a." * 2000 + "b]"],
+    ids=["lists", "inline tables", "dotted key", "dotted table"],
+)  # fmt: skip
+def test_settings_nested_too_deep_are_refused_with_the_line(tmp_path: Path, deep: str) -> None:
+    (problem,) = refused(tmp_path, f"# a comment\n{deep}\n")
+
+    assert problem.code == "toml-syntax"
+    assert problem.what == "headrace.toml nests tables or lists more than 32 deep."
+    assert problem.where == "headrace.toml:2"
+
+
 PROFILES = """
 [sources.raw]
 kind = "text"
