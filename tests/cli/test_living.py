@@ -120,6 +120,21 @@ def test_check_of_a_script_says_that_it_has_no_definition(living: Project) -> No
     assert "headrace run script.py" in done.stderr
 
 
+def test_check_names_a_file_that_ends_its_process_and_checks_the_others(project: Project) -> None:
+    for name, code in (("first", "os._exit(0)"), ("last", "os.abort()"), ("hello", "1 / 0")):
+        (project.folder / "pipelines" / f"{name}.py").write_text(f"import os\n{code}\n{PIPELINE}")
+
+    problems = project.json("check", code=2)["error"]["problems"]
+
+    assert {(one["slug"], one["where"]) for one in problems} == {
+        ("definition-exited", "pipelines/first.py"),
+        ("definition-exited", "pipelines/last.py"),
+        ("definition-raised", "pipelines/hello.py:2"),
+    }
+    assert "exited with code 0" in problems[0]["what"]
+    assert f"killed by signal {signal.SIGABRT.value}" in problems[1]["what"]
+
+
 # ---- run
 
 

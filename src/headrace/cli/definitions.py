@@ -63,25 +63,38 @@ def snapshot(work: Workspace, outside: Path | None = None) -> str:
 def define_version(
     work: Workspace, version: str, wanted: Sequence[Target], *, quiet: bool = False
 ) -> list[Definition]:
-    """Runs the child once for all files; problems become one exception with the worst code."""
-    spec = RunSpec(
+    """Runs a child for all files; problems become one exception with the worst code.
+
+    A file whose code ends the child is a problem like others: the rest is defined without it."""
+    what = wanted[0].pipeline if len(wanted) == 1 else f"{len(wanted)} pipelines"
+    problems: list[Error] = []
+    left = [target.file for target in wanted]
+    with spinner.shown(f"checking {what} (Spark starts, nothing runs)", quiet=quiet):
+        while left:
+            spec = _spec(work, version, wanted[0].pipeline, left)
+            try:
+                problems += _problems(process.to_the_end(work.places, spec, TIMEOUT_S))
+                break
+            except DefinitionError as exc:
+                problems.append(exc)
+                left.remove(str(exc.where))
+    if problems:
+        raise problems[0] if len(problems) == 1 else Worst(problems)
+    return [_read(work, version, target) for target in wanted]
+
+
+def _spec(work: Workspace, version: str, pipeline: str, files: Sequence[str]) -> RunSpec:
+    return RunSpec(
         run="",
-        pipeline=wanted[0].pipeline,
+        pipeline=pipeline,
         project=str(work.project),
         state=str(work.places.state),
         version=version,
         profile=work.profile,
-        file=wanted[0].file,
+        file=files[0],
         at=time.time(),
-        define=tuple(target.file for target in wanted),
+        define=tuple(files),
     )
-    what = wanted[0].pipeline if len(wanted) == 1 else f"{len(wanted)} pipelines"
-    with spinner.shown(f"checking {what} (Spark starts, nothing runs)", quiet=quiet):
-        ended = process.to_the_end(work.places, spec, TIMEOUT_S)
-    problems = _problems(ended)
-    if problems:
-        raise problems[0] if len(problems) == 1 else Worst(problems)
-    return [_read(work, version, target) for target in wanted]
 
 
 class Worst(Problems):

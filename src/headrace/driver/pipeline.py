@@ -5,11 +5,12 @@ All that can be refused is refused before the first query starts, so a refusal l
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,8 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
         name = Path(file).stem
         mine = settings.for_pipeline(name)
         try:
-            graph, found = graphs.examine(name, _collected(spec, file), mine)
+            with _named(spec, file):
+                graph, found = graphs.examine(name, _collected(spec, file), mine)
         except Error as exc:
             problems += _each(exc)
             continue
@@ -107,7 +109,8 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
         spark = start_session(spec, settings, run_dir, ours, code)
         for name, file, mine, wanted, is_sound in loaded:
             try:
-                built = build.build(wanted, spark, mine, version=spec.version, prepare=False)
+                with _named(spec, file):
+                    built = build.build(wanted, spark, mine, version=spec.version, prepare=False)
                 if few := _too_few_slots(spark, built) if _chosen(mine) else None:
                     problems.append(few)
                 elif is_sound:
@@ -117,6 +120,17 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
     if problems:
         raise Problems(list({id(p): p for p in problems}.values()))
     return Exit(Ending.FINISHED, code=0, at=time.time())
+
+
+@contextlib.contextmanager
+def _named(spec: RunSpec, file: str) -> Iterator[None]:
+    """While the code of a file runs: if it ends this process, its name is left behind."""
+    path = Places(Path(spec.state)).defining(spec.run)
+    jsonfile.write_json(path, {"file": file})
+    try:
+        yield
+    finally:
+        path.unlink()
 
 
 def _each(exc: Error) -> list[Error]:

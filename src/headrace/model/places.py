@@ -128,5 +128,8 @@ class Places:
     def spark_settings(self, run: str) -> Path:  # with secrets: removed once Spark has read them
         return self.run(run) / "conf" / "spark-defaults.conf"
 
+    def defining(self, run: str) -> Path:  # of a check: the file whose code runs now
+        return self.run(run) / "defining.json"
+
     def log(self, run: str) -> Path:
         return self.run(run) / "driver.log"

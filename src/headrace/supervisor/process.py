@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace import processes
-from headrace.errors import SetupError
+from headrace.errors import DefinitionError, SetupError
 from headrace.jsonfile import read_json, write_json
 from headrace.model.places import Places
 from headrace.model.runs import Exit, Process, RunSpec, run_name
@@ -245,9 +245,11 @@ def to_the_end(
         folders.forget_secrets(places, spec.run)
     body = read_json(places.exit(spec.run))
     if body is None:
+        if file := (read_json(places.defining(spec.run)) or {}).get("file"):
+            raise _ended_by(str(file), code_of(process), places.log(spec.run))
         tail = tail_of(places.log(spec.run)).strip()
         raise SetupError(
-            f"The {what} ended without a word.",
+            f"The {what} ended without a result.",
             why=tail or "it was killed, or the machine ran out of memory",
             where=str(places.log(spec.run)),
             fix="run it again; if it stays so, look into that log",
@@ -255,6 +257,22 @@ def to_the_end(
         )
     shutil.rmtree(places.run(spec.run), ignore_errors=True)
     return Exit.from_json(body)
+
+
+def _ended_by(file: str, code: int | None, log: Path) -> DefinitionError:
+    if code is None:
+        how = "ended"
+    else:
+        how = f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
+    last = (tail_of(log).strip().splitlines() or [""])[-1]
+    return DefinitionError(
+        f"{file} ended the check: the process {how} while it ran this file.",
+        why="A pipeline's file is run once to read its definitions. os._exit, a crash in a native "
+        f"library and a lack of memory end that process.{f' Its last output: {last}' * bool(last)}",
+        where=file,
+        fix=f"Remove what ends the process from {file}, then: headrace check {file}",
+        slug="definition-exited",
+    )
 
 
 class Companion:
