@@ -80,12 +80,16 @@ class Problems(DefinitionError):  # noqa: N818 (it is several)
     slug = "problems"
 
     def __init__(self, problems: Sequence[Error]) -> None:
-        count = len(problems)
+        self.problems = tuple(one for problem in problems for one in each_of(problem))
+        count = len(self.problems)
         super().__init__(f"{count} problem{'s' if count != 1 else ''} found.")
-        self.problems = tuple(problems)
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
+
+
+def each_of(error: Error) -> tuple[Error, ...]:
+    return error.problems if isinstance(error, Problems) else (error,)
 
 
 def together(problems: Sequence[Error]) -> Error:

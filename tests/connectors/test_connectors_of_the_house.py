@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace.connectors import kinds
 from headrace.connectors.connector import Connector
-from headrace.errors import ConnectorError
+from headrace.errors import ConnectorError, Problems
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "files": {"path": "x", "format": "json"},
@@ -105,6 +105,43 @@ def test_functions_cannot_stand_in_the_settings() -> None:
 )
 def test_a_wrong_value_is_refused(table: dict[str, Any]) -> None:
     assert refused(table).code == "bad-option"
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            {"kind": "json", "path": 5, "max_file": 3, "colour": "red", "max_bytes": 0, "schema": 5},
+            ["no field 'max_file'", "no field 'colour'", "max_bytes=0", "path=5", "schema=5"],
+        ),
+        (
+            {"kind": "kafka", "servers": 5, "subscribe": "t", "max_rows": 0, "min_rows": -1,
+             "user": "ann", "mechanism": "PLAN", "exactly_once": True, "key_password": "x",
+             "options": {"kafka.group.id": "g", "startingOffsets": "latest", "color": "red"}},
+            ["servers=5", "'kafka.group.id'", "'startingOffsets'", "'color'", "user and password",
+             "mechanism='PLAN'", "key_password", "max_rows=0", "min_rows=-1", "exactly_once"],
+        ),
+        (
+            {"kind": "event_hubs", "connection_string": "plain", "starting": "@latest",
+             "options": {"kafka.group.id": "g", "color": "red"}},
+            ["connection_string", "'kafka.group.id'", "'color'", "byte offset"],
+        ),
+        (
+            {"kind": "alert", "key": [], "title": "{", "severity": "bad", "at": 5},
+            ["severity 'bad'", "needs a key", "no template", "at=5"],
+        ),
+        ({"kind": "socket", "hosts": "h"}, ["no field 'hosts'", "needs port"]),
+    ],
+)  # fmt: skip
+def test_everything_that_a_connector_refuses_is_reported_at_once(
+    table: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(Problems) as caught:
+        kinds.made(table, name="raw", where="headrace.toml:7")
+
+    found = caught.value.problems
+    assert [word in one.what for word, one in zip(words, found, strict=True)] == [True] * len(words)
+    assert {one.where for one in found} == {"headrace.toml:7"}
 
 
 def test_a_connector_is_equal_by_its_fields_and_cannot_change() -> None:

@@ -269,3 +269,12 @@ def test_a_file_named_like_a_module_of_python_is_refused(tmp_path: Path) -> None
 
     assert caught.value.code == "hides-module"
     assert caught.value.fix == "mv 'queue.py' 'my_queue.py'"
+
+
+def test_all_that_a_connector_refuses_is_reported_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path / "orders.py", "import headrace as hr\nx = hr.json('in', max_files=0, schema=5)\n")
+
+    problems = refused("orders.py", tmp_path)
+
+    assert isinstance(problems, Problems)
+    assert [one.where for one in problems.problems] == ["orders.py:2"] * 2

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from headrace.errors import Error, Problems
+from headrace.errors import Error, Problems, each_of
 
 UNEXPECTED = "This is a mistake in Headrace. Run the same again with --debug for the traceback."
 
 
 def show_error(error: Error, json_: bool = False) -> None:
     """All problems at once where there are several."""
-    many = error.problems if isinstance(error, Problems) else (error,)
+    many = each_of(error)
     if json_:
         body: dict[str, Any] = dict(error.as_dict())
         if isinstance(error, Problems):

@@ -17,7 +17,7 @@ from headrace.config import Settings
 from headrace.connectors import alertlines, wholefile
 from headrace.connectors import columns as named
 from headrace.connectors.alerttopic import AlertTopic, Owner, topic_of
-from headrace.connectors.connector import Connector, given_folder, require, started
+from headrace.connectors.connector import Connector, check_all, given_folder, require, started
 from headrace.connectors.kafka import Kafka
 from headrace.errors import ConnectorError
 from headrace.model.alerts import SEVERITIES, AlertRow
@@ -149,26 +149,37 @@ def alert(
     resolve_after: str | float | None = None,
     at: str | None = None,
 ) -> Alert:
+    check_all(
+        lambda: _check_severity(severity),
+        lambda: _check_key(key),
+        lambda: _template(title),
+        lambda: require("clear", "x" if clear is None else clear, str, 'clear="…"'),
+        lambda: require("at", "x" if at is None else at, str, 'at="…"'),
+        lambda: resolve_after is None or parse_duration(resolve_after),
+    )
+    after = None if resolve_after is None else parse_duration(resolve_after)
+    return Alert(named.listed("key", key), _template(title), severity, clear, after, at)
+
+
+def _check_severity(severity: str) -> None:
     if severity not in SEVERITIES:
         meant = near(str(severity), SEVERITIES)
         raise ConnectorError(
-            f"severity={severity!r} is none.",
+            f"Unknown severity {severity!r}.",
             why=f"Severities are {', '.join(SEVERITIES)}.",
             fix=f'Write severity="{meant}".' if meant else None,
             slug="bad-option",
         )
-    by = named.listed("key", key)
-    if not by:
+
+
+def _check_key(key: str | list[str] | tuple[str, ...]) -> None:
+    if not named.listed("key", key):
         raise ConnectorError(
             "An alert needs a key.",
             why="Rows of the same key are one alert; another key opens another one.",
             fix='Name the column: key="cluster_id".',
             slug="bad-option",
         )
-    for name, value in (("clear", clear), ("at", at)):
-        require(name, "x" if value is None else value, str, f'{name}="…"')
-    after = None if resolve_after is None else parse_duration(resolve_after)
-    return Alert(by, _template(title), severity, clear, after, at)
 
 
 def _template(title: object) -> str:

@@ -7,14 +7,14 @@ Invariant: pyspark only inside methods, so that processes without Spark can hold
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import references
 from headrace.config import Settings
-from headrace.errors import ConnectorError
+from headrace.errors import ConnectorError, Error, together
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,6 +162,18 @@ def given_folder(kind: str, path: str | None) -> Path:
     return Path(path)
 
 
+def check_all(*checks: Callable[[], object]) -> None:
+    """Every check is made; raises all that they refuse, at once."""
+    problems: list[Error] = []
+    for check in checks:
+        try:
+            check()
+        except Error as exc:
+            problems.append(exc)
+    if problems:
+        raise together(problems)
+
+
 def plain_options(options: Mapping[str, Any] | None) -> dict[str, str]:
     """Options as Spark takes them: text."""
     require("options", options or {}, Mapping, 'options={"name": "value"}')
@@ -176,6 +188,13 @@ def require(name: str, value: object, kind: type | tuple[type, ...], example: st
     if not isinstance(value, kind):
         raise ConnectorError(
             f"{name}={value!r} will not do.", fix=f"Write {example}.", slug="bad-option"
+        )
+
+
+def require_count(name: str, value: object) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise ConnectorError(
+            f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
         )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace import references
 from headrace.config import counted_from
 from headrace.connectors import kafkaclient, kafkaoffsets
-from headrace.connectors.connector import Connector, plain_options, require, secret
+from headrace.connectors.connector import Connector, check_all, plain_options, require, secret
 from headrace.connectors.kafka import Kafka, kafka
 from headrace.connectors.kafkareading import Reading
 from headrace.errors import ConnectorError
@@ -227,9 +227,12 @@ def event_hubs(
     """Events of an event hub. `starting` is "start", "end" or a moment; the connection string a
     reference: "${env:EVENT_HUBS}"."""
     require("connection_string", connection_string, str, 'connection_string="${env:EVENT_HUBS}"')
-    secret("connection_string", connection_string)
     plain = plain_options(options)
-    kafkaclient.refuse(plain, is_source=True, is_sink=True, fields=_FIELDS)
+    check_all(
+        lambda: secret("connection_string", connection_string),
+        lambda: kafkaclient.refuse(plain, is_source=True, is_sink=True, fields=_FIELDS),
+        lambda: _position(starting),
+    )
     made = EventHubs(
         connection_string,
         hub=hub,

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from headrace.errors import ConnectorError, Error
+from headrace.errors import ConnectorError, Error, each_of, together
 from headrace.words import near
 
 C = TypeVar("C")
@@ -19,29 +19,43 @@ def fitted(
 ) -> C:
     """`title` and `where` are for errors."""
     allowed = inspect.signature(make).parameters
+    problems: list[Error] = []
     for key in given:
         if key not in allowed:
-            meant = near(key, allowed)
-            raise ConnectorError(
-                f"{title}: {kind} has no field {key!r}.",
-                why=f"Its fields are {', '.join(allowed)}.",
-                where=where,
-                fix=f"Did you mean {meant!r}?" if meant else "Remove it.",
-                slug="unknown-field",
+            close = near(key, allowed)
+            problems.append(
+                ConnectorError(
+                    f"{title}: {kind} has no field {key!r}.",
+                    why=f"Its fields are {', '.join(allowed)}.",
+                    where=where,
+                    fix=f"Did you mean {close!r}?" if close else "Remove it.",
+                    slug="unknown-field",
+                )
             )
-    missing = [
-        n for n, p in allowed.items() if p.default is inspect.Parameter.empty and n not in given
-    ]
+    needed = [name for name, one in allowed.items() if one.default is inspect.Parameter.empty]
+    meant = {near(key, allowed) for key in given if key not in allowed}
+    missing = [name for name in needed if name not in given and name not in meant]
     if missing:
-        raise ConnectorError(
-            f"{title}: {kind} needs {', '.join(missing)}.",
-            where=where,
-            fix=f"Add {missing[0]} = …",
-            slug="missing-field",
+        problems.append(
+            ConnectorError(
+                f"{title}: {kind} needs {', '.join(missing)}.",
+                where=where,
+                fix=f"Add {missing[0]} = …",
+                slug="missing-field",
+            )
         )
+    if problems and not given.keys() >= set(needed):
+        raise together(problems)  # it cannot be made at all
     try:
-        return make(**given)
+        made = make(**{key: value for key, value in given.items() if key in allowed})
     except Error as exc:
-        raise ConnectorError(
-            f"{title}: {exc.what}", why=exc.why, where=where, fix=exc.fix, slug=exc.code
-        ) from exc
+        problems += [
+            ConnectorError(
+                f"{title}: {one.what}", why=one.why, where=where, fix=one.fix, slug=one.code
+            )
+            for one in each_of(exc)
+        ]
+        raise together(problems) from exc
+    if problems:
+        raise together(problems)
+    return made

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import counted_from
-from headrace.connectors.connector import Connector, plain_options, require, resolved, started
+from headrace.connectors.connector import (
+    Connector,
+    check_all,
+    plain_options,
+    require,
+    require_count,
+    resolved,
+    started,
+)
 from headrace.errors import ConnectorError
 from headrace.words import near
 
@@ -209,6 +217,24 @@ def files(
     on_missing: str = STOP,
     options: Mapping[str, Any] | None = None,
 ) -> Files:
+    text = ddl(schema) if hasattr(schema, "fields") else schema
+    check_all(
+        lambda: _check_format(format),
+        lambda: require_count("max_files", max_files),
+        lambda: require_count("max_bytes", max_bytes),
+        lambda: require("path", path, (str, os.PathLike), 'path="incoming"'),
+        lambda: require("partition_by", partition_by, (str, list, tuple), 'partition_by=["date"]'),
+        lambda: _check_schema(text),
+        lambda: _check_on_missing(on_missing),
+    )
+    by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    known = None if text is None else str(text)
+    return Files(
+        os.fspath(path), format, known, by, max_files, max_bytes, on_missing, plain_options(options)
+    )
+
+
+def _check_format(format: str) -> None:
     if format not in FORMATS:
         meant = near(str(format), FORMATS)
         raise ConnectorError(
@@ -217,11 +243,9 @@ def files(
             fix=f'Write format="{meant}".' if meant else None,
             slug="bad-format",
         )
-    for name, value in (("max_files", max_files), ("max_bytes", max_bytes)):
-        if value is not None and (type(value) is not int or value < 1):
-            raise ConnectorError(
-                f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
-            )
+
+
+def _check_on_missing(on_missing: str) -> None:
     if on_missing not in (STOP, CONTINUE):
         meant = near(str(on_missing), (STOP, CONTINUE)) or STOP
         raise ConnectorError(
@@ -230,19 +254,15 @@ def files(
             fix=f'Write on_missing="{meant}".',
             slug="bad-option",
         )
-    require("path", path, (str, os.PathLike), 'path="incoming"')
-    require("partition_by", partition_by, (str, list, tuple), 'partition_by=["date"]')
-    by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    text = ddl(schema) if hasattr(schema, "fields") else schema
-    if text is not None and not isinstance(text, str):
+
+
+def _check_schema(schema: object) -> None:
+    if schema is not None and not isinstance(schema, str):
         raise ConnectorError(
             f"schema={schema!r} is not a schema.",
             fix='Give it as text, "id int, name string", or as a StructType.',
             slug="bad-option",
         )
-    return Files(
-        os.fspath(path), format, text, by, max_files, max_bytes, on_missing, plain_options(options)
-    )
 
 
 def _short(format: str) -> Any:

@@ -19,6 +19,7 @@ from headrace.config import counted_from
 from headrace.connectors import kafkabroker, kafkaclient, kafkafailures, kafkaoffsets, kafkaonce
 from headrace.connectors.connector import (
     Connector,
+    check_all,
     checkpoint_for_now,
     plain_options,
     require,
@@ -279,22 +280,24 @@ def kafka(
     """Topics of a Kafka cluster: as a source with subscribe, pattern or assign, as a sink with
     topic. `ca`, `certificate` and `key` are PEM files; user and password log in by `mechanism`.
     `exactly_once` is a sink's: each batch is one transaction, sent by the driver."""
-    require("servers", servers, (str, list), 'servers="broker:9092"')
     given = {"subscribe": subscribe, "pattern": pattern, "assign": assign}
-    _one_of(given, topic)
     plain = plain_options(options)
     is_source = bool(subscribe or pattern or assign)
-    kafkaclient.refuse(plain, is_source=is_source, is_sink=not is_source)
     login = Login(tls, ca, certificate, key, key_password, user, password, mechanism)
-    login.check()
-    secret("password", password)
-    secret("key_password", key_password)
     reading = Reading(
         max_rows, min_rows, seconds(max_delay), min_partitions, max_partition_rows, group_prefix,
         seconds(poll_timeout), offset_retries, seconds(offset_retry_delay),
     )  # fmt: skip
-    reading.check()
-    _only_for_a_sink(exactly_once, is_source)
+    check_all(
+        lambda: require("servers", servers, (str, list), 'servers="broker:9092"'),
+        lambda: _one_of(given, topic),
+        lambda: kafkaclient.refuse(plain, is_source=is_source, is_sink=not is_source),
+        login.check,
+        lambda: secret("password", password),
+        lambda: secret("key_password", key_password),
+        reading.check,
+        lambda: _only_for_a_sink(exactly_once, is_source),
+    )
     made = Kafka(
         servers=servers if isinstance(servers, str) else ",".join(servers),
         subscribe=_names(subscribe),

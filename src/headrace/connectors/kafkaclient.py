@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headrace import references
 from headrace.connectors import kafkareading
-from headrace.errors import ConnectorError
+from headrace.errors import ConnectorError, Error, together
 from headrace.words import near
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -95,34 +95,45 @@ def refuse(
     Spark takes its options in any case. `fields` are those that a connector calls otherwise."""
     named = {option: (fields or {}).get(field, field) for option, field in _FIELDS.items()}
     breaking = (_READING if is_source else {}) | (_WRITING if is_sink else {})
-    for name, value in options.items():
-        low = name.lower()
-        bare = low.removeprefix("kafka.")
-        if low in named:
-            raise _refused(name, "there is a field for it", f"{named[low]}=…")
-        if bare == "failondataloss" and value.lower() == "false":
-            raise _refused(
-                name,
-                "records that Kafka has deleted before they were read would be left out for good, "
-                "without a word",
-                "`headrace start NAME --accept-gap` after a stop: once, and written down",
-            )
-        if bare in breaking:
-            raise _refused(name, *breaking[bare])
-        if _SECRET.search(bare) and not references.is_in(value):
-            raise _refused(
-                name,
-                "it is a secret, and would stand in every copy of the definition",
-                f'"{name}" = "${{env:NAME}}" or "${{file:PATH}}"',
-            )
-        if not low.startswith("kafka.") and low not in _PLAIN:
-            raise ConnectorError(
-                f"options has {name!r}, which nobody would take.",
-                why="Settings of Kafka's client begin with kafka., and what Spark's connector can "
-                "be told has fields.",
-                fix=_meant(name, named),
-                slug="kafka-option",
-            )
+    found = (_why_refused(name, value, named, breaking) for name, value in options.items())
+    if problems := [problem for problem in found if problem is not None]:
+        raise together(problems)
+
+
+def _why_refused(
+    name: str,
+    value: str,
+    named: Mapping[str, str],
+    breaking: Mapping[str, tuple[str, str]],
+) -> Error | None:
+    low = name.lower()
+    bare = low.removeprefix("kafka.")
+    if low in named:
+        return _refused(name, "there is a field for it", f"{named[low]}=…")
+    if bare == "failondataloss" and value.lower() == "false":
+        return _refused(
+            name,
+            "records that Kafka has deleted before they were read would be left out for good, "
+            "and nobody would notice",
+            "`headrace start NAME --accept-gap` after a stop: once, and written down",
+        )
+    if bare in breaking:
+        return _refused(name, *breaking[bare])
+    if _SECRET.search(bare) and not references.is_in(value):
+        return _refused(
+            name,
+            "it is a secret, and would stand in every copy of the definition",
+            f'"{name}" = "${{env:NAME}}" or "${{file:PATH}}"',
+        )
+    if not low.startswith("kafka.") and low not in _PLAIN:
+        return ConnectorError(
+            f"Unknown option {name!r}.",
+            why="Settings of Kafka's client begin with kafka., and what Spark's connector can "
+            "be told has fields.",
+            fix=_meant(name, named),
+            slug="kafka-option",
+        )
+    return None
 
 
 def _meant(name: str, named: Mapping[str, str]) -> str:
@@ -155,34 +166,45 @@ class Login:
     mechanism: str | None = None
 
     def check(self) -> None:
-        """Raises what cannot work."""
+        """Raises all that cannot work."""
+        problems = []
         if bool(self.certificate) != bool(self.key):
-            raise ConnectorError(
-                "certificate and key come together.",
-                why="A client shows its certificate, and proves it with the key.",
-                fix="Give both, each as a PEM file.",
-                slug="kafka-login",
+            problems.append(
+                ConnectorError(
+                    "certificate and key come together.",
+                    why="A client shows its certificate, and proves it with the key.",
+                    fix="Give both, each as a PEM file.",
+                    slug="kafka-login",
+                )
             )
         if bool(self.user) != bool(self.password):
-            raise ConnectorError(
-                "user and password come together.",
-                fix='Give both; password="${env:KAFKA_PASSWORD}" keeps it out of the file.',
-                slug="kafka-login",
+            problems.append(
+                ConnectorError(
+                    "user and password come together.",
+                    fix='Give both; password="${env:KAFKA_PASSWORD}" keeps it out of the file.',
+                    slug="kafka-login",
+                )
             )
         if self.mechanism is not None and self.mechanism not in MECHANISMS:
             meant = near(self.mechanism, MECHANISMS)
-            raise ConnectorError(
-                f"mechanism={self.mechanism!r} is not known.",
-                why=f"There are {', '.join(MECHANISMS)}; others by options kafka.sasl.….",
-                fix=f"Did you mean {meant!r}?" if meant else None,
-                slug="kafka-login",
+            problems.append(
+                ConnectorError(
+                    f"mechanism={self.mechanism!r} is not known.",
+                    why=f"There are {', '.join(MECHANISMS)}; others by options kafka.sasl.….",
+                    fix=f"Did you mean {meant!r}?" if meant else None,
+                    slug="kafka-login",
+                )
             )
-        if self.mechanism and not self.user:
-            raise ConnectorError(
-                "mechanism says how to log in, and there is no user.",
-                fix="Add user and password, or remove mechanism.",
-                slug="kafka-login",
+        elif self.mechanism and not self.user:
+            problems.append(
+                ConnectorError(
+                    "mechanism says how to log in, and there is no user.",
+                    fix="Add user and password, or remove mechanism.",
+                    slug="kafka-login",
+                )
             )
+        if problems:
+            raise together(problems)
 
     @property
     def is_encrypted(self) -> bool:

@@ -6,7 +6,9 @@ Options of Kafka's own client are not among them: they pass through as `kafka.â€
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
+from headrace.connectors.connector import check_all, require_count
 from headrace.errors import ConnectorError
 
 # our field -> Spark's option
@@ -66,12 +68,7 @@ class Reading:
     def check(self) -> None:
         """Raises what makes no sense. Spark would take some of it, and do something else than one
         thinks."""
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise ConnectorError(
-                    f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
-                )
+        check_all(*(partial(require_count, name, getattr(self, name)) for name in _COUNTS))
         if self.max_delay is not None and self.min_rows is None:
             raise ConnectorError(
                 "max_delay alone does nothing.",

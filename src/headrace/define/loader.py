@@ -21,7 +21,7 @@ from types import ModuleType
 
 from headrace.config import Settings
 from headrace.define.declared import Collector, collecting, outside
-from headrace.errors import DefinitionError, Error, Problems, together
+from headrace.errors import DefinitionError, Error, each_of, together
 from headrace.words import near
 
 PIPELINE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -206,9 +206,10 @@ def _shown(path: Path, root: Path, project: Path) -> str:
 def _told(exc: Exception, collector: Collector, shown: str, root: Path) -> Error:
     """An exception of the user's file in our words."""
     if isinstance(exc, Error):
-        exc.where = exc.where or str(collector.innermost(exc.__traceback__) or shown)
+        for one in each_of(exc):
+            one.where = one.where or str(collector.innermost(exc.__traceback__) or shown)
         collector.problems.append(exc)
-        return exc if len(collector.problems) == 1 else Problems(collector.problems)
+        return together(collector.problems)
     if isinstance(exc, SyntaxError) and exc.filename:
         place = collector.place(exc.filename, exc.lineno or 1)
         return DefinitionError(

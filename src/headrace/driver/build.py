@@ -24,7 +24,7 @@ from headrace.define.order import in_order
 from headrace.driver import analyse, counted, realtime
 from headrace.driver.counted import NOTHING, Counted
 from headrace.driver.frames import Frames
-from headrace.errors import Error, Problems, together
+from headrace.errors import Error, each_of, together
 from headrace.model.pipeline import Node, Query
 
 if TYPE_CHECKING:
@@ -85,10 +85,8 @@ def _all_planned(work: Frames) -> Built:
         for node in nodes:
             try:
                 planned.append(_planned(work, node, warnings))
-            except Problems as exc:
-                problems.extend(exc.problems)
             except Error as exc:
-                problems.append(exc)
+                problems.extend(each_of(exc))
 
     queries = [work.nodes[name] for name in work.graph.queries]
     # Real time first: a view is built for the first who asks, and no Python may run in those.

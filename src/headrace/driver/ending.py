@@ -11,7 +11,7 @@ from typing import Any
 from headrace import references
 from headrace.driver.fleet import Watched
 from headrace.driver.inputs import Loss
-from headrace.errors import Error, FencedError, Problems
+from headrace.errors import Error, FencedError, each_of
 from headrace.failures.classify import FailureText, Verdict, classify
 from headrace.failures.entry import Kind
 from headrace.failures.redact import redact
@@ -27,7 +27,7 @@ def of_error(exc: Error, run_dir: Path) -> Exit:
     Behind it may be something that goes away by itself, as a database that was down while a table
     was read: then it is tried again, like any failure of that kind.
     """
-    problems = exc.problems if isinstance(exc, Problems) else (exc,)
+    problems = each_of(exc)
     worst = max((p.exit_code for p in problems), default=exc.exit_code)
     passing = [_passing(problem) for problem in problems]
     verdict = passing[0] if all(passing) else None

@@ -38,7 +38,7 @@ from headrace.driver import (
 from headrace.driver.fleet import Claim, Fleet, Watched
 from headrace.driver.signals import Signals
 from headrace.driver.watch import Watch
-from headrace.errors import Error, Problems, together
+from headrace.errors import Error, Problems, each_of, together
 from headrace.model.events import Kind
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.places import Places
@@ -99,7 +99,7 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
             with _named(spec, file):
                 graph, found = graphs.examine(name, _collected(spec, file), mine)
         except Error as exc:
-            problems += _each(exc)
+            problems += each_of(exc)
             continue
         problems += found
         if graph.queries:
@@ -116,7 +116,7 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, ours: Fleet)
                 elif is_sound:
                     _write_definition(spec, name, file, built)
             except Error as exc:
-                problems += _each(exc)
+                problems += each_of(exc)
     if problems:
         raise Problems(list({id(p): p for p in problems}.values()))
     return Exit(Ending.FINISHED, code=0, at=time.time())
@@ -131,10 +131,6 @@ def _named(spec: RunSpec, file: str) -> Iterator[None]:
         yield
     finally:
         path.unlink()
-
-
-def _each(exc: Error) -> list[Error]:
-    return list(exc.problems) if isinstance(exc, Problems) else [exc]
 
 
 def texts(graph: graphs.Graph) -> list[str]:
