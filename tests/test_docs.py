@@ -19,6 +19,7 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import click
 import pytest
 
 REPO = Path(__file__).parent.parent
@@ -239,6 +240,55 @@ GLOSSARY = (
 )
 
 
+_CALL = re.compile(r"\bheadrace((?: +(?:--?)?[A-Za-z-]+\b(?!_))+)")
+_PROSE = {"as", "is", "brings"}  # "run headrace as that user", and what a headrace is
+
+
+def wrong_calls(text: str) -> list[str]:
+    """Commands and options of `headrace …` in a text that do not exist."""
+    from headrace.cli.main import main as group
+
+    found = []
+    for call in _CALL.finditer(re.sub(r"--(?:project|profile) \S+ |--help.*", "", text)):
+        command: click.Command = group
+        for word in call[1].split():
+            known = {o for p in (*command.params, *group.params) for o in p.opts}
+            if word.startswith("-"):
+                is_wrong = word not in {*known, "--help", "-h"}
+            elif isinstance(command, click.Group):
+                is_wrong = word not in command.commands and word.islower() and word not in _PROSE
+                command = command.commands.get(word, click.Command(word))
+            else:
+                continue
+            found += [f"headrace{call[1]}: {word}"] if is_wrong else []
+    return found
+
+
+def words_of(file: Path) -> Iterator[str]:
+    """What people read of it: of Python code its texts, with what is filled in as X."""
+    if file.suffix != ".py":
+        yield re.sub(r"^(?:import|from) headrace\b.*$|\\n", "", file.read_text(), flags=re.M)
+        return
+    for node in ast.walk(ast.parse(file.read_text(), file.name)):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(p.value if isinstance(p, ast.Constant) else "X" for p in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub(r"^(?:import|from) headrace\b.*$", "", node.value, flags=re.M)
+
+
+def test_every_command_that_a_text_names_exists() -> None:
+    files = [*SRC.rglob("*.py"), *SRC.rglob("*.js"), *PAGES, *DOCS.rglob("*.service")]
+
+    wrong = {
+        f"{file.relative_to(REPO)}: {call}"
+        for file in files
+        for text in words_of(file)
+        for call in wrong_calls(text)
+    }
+
+    assert wrong == set()
+
+
 def test_the_glossary_has_every_word_of_the_house() -> None:
     defined = re.findall(r"^\*\*(.+?)\*\*", (DOCS / "glossary.md").read_text(), flags=re.MULTILINE)
 
@@ -422,6 +472,18 @@ def test_a_broken_example_is_caught(language: str, text: str) -> None:
 def test_an_example_that_fails_is_caught(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"page\.md:3"):
         run_examples([Block("page.md", 3, "bash", "false\n", "runs")], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("fix: headrace checkpoint doctor NAME", ["checkpoint"]),
+        ("see headrace alerts show, or headrace up --now", ["show", "--now"]),
+        ("`headrace start X --accept-gap`; headrace --profile prod status -w", []),
+    ],
+)
+def test_a_command_that_does_not_exist_is_caught(text: str, wrong: list[str]) -> None:
+    assert [call.rpartition(": ")[2] for call in wrong_calls(text)] == wrong
 
 
 def test_slugs_are_found_where_they_are_given() -> None:

@@ -452,6 +452,20 @@ def test_rollback_shows_what_it_does_asks_and_goes_back(living: Project) -> None
     eventually(lambda: living.json("status")["pipelines"][0]["version"] == first)
 
 
+def test_rollback_of_a_pipeline_that_needs_attention_says_that_nothing_is_drained(
+    living: Project,
+) -> None:
+    living.headrace("up")
+    does(living, "fail")
+    living.headrace("up")
+    living.headrace("wait", "hello", "--until", "stopped")
+
+    plan = living.headrace("rollback", "hello", input="n\n")
+
+    assert "does not run now: the other version starts" in plan.stdout
+    assert "drained" not in plan.stdout
+
+
 def test_rollback_without_an_earlier_version_says_so(living: Project) -> None:
     living.headrace("up")
 

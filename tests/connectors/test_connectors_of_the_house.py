@@ -111,7 +111,7 @@ def test_a_wrong_value_is_refused(table: dict[str, Any]) -> None:
     ("table", "words"),
     [
         (
-            {"kind": "json", "path": 5, "max_file": 3, "colour": "red", "max_bytes": 0, "schema": 5},
+            {"kind": "json", "path": 5, "max_file": 3, "colour": 1, "max_bytes": 0, "schema": 5},
             ["no field 'max_file'", "no field 'colour'", "max_bytes=0", "path=5", "schema=5"],
         ),
         (

@@ -272,7 +272,9 @@ def test_a_file_named_like_a_module_of_python_is_refused(tmp_path: Path) -> None
 
 
 def test_all_that_a_connector_refuses_is_reported_with_its_line(tmp_path: Path) -> None:
-    write(tmp_path / "orders.py", "import headrace as hr\nx = hr.json('in', max_files=0, schema=5)\n")
+    write(
+        tmp_path / "orders.py", "import headrace as hr\nx = hr.json('in', max_files=0, schema=5)\n"
+    )
 
     problems = refused("orders.py", tmp_path)
 

@@ -551,6 +551,13 @@ def test_rows_with_a_count_keep_it(slug: str, retries: int) -> None:
     assert next(e for e in table.ENTRIES if e.slug == slug).retries == retries
 
 
+def test_no_fix_promises_another_try_that_may_be_used_up() -> None:
+    limited = [one for one in table.ENTRIES if one.kind is Kind.RETRY_THEN_HUMAN]
+
+    promise = re.compile(r"\b(?:tried|started again)\b")
+    assert [one.slug for one in limited if promise.search(one.fix)] == []
+
+
 def test_every_name_in_the_words_can_be_found_by_a_pattern() -> None:
     for entry in table.ENTRIES:
         groups = {g for p in (*entry.patterns, *entry.names) for g in re.compile(p).groupindex}

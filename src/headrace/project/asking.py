@@ -143,6 +143,8 @@ class Rollback:
         lines += [f"  … and {more} more files"] if more > 0 else []
         if self.running:
             lines.append("  It runs now: it is drained first, then the other version starts.")
+        else:
+            lines.append("  It does not run now: the other version starts at once.")
         lines.append("  Checkpoints stay: the other version goes on where this one stopped.")
         return "\n".join(lines)
 
@@ -159,7 +161,8 @@ def plan_rollback(work: Workspace, name: str, version: str | None) -> Rollback:
         )
     target = _earlier(work, wanted, version)
     changed = _changed(work, wanted.version, target)
-    running = wanted.wanted == "running"
+    newest = runs.newest(work.places, pipeline)
+    running = newest is not None and runs.is_open(newest)
     return Rollback(pipeline, wanted.version, target, running, changed)
 
 

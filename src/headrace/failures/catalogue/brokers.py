@@ -28,10 +28,10 @@ ENTRIES = (
         "{before}][ to {now}].",
         why="Either a broker gave an old answer for a moment, or the topic was deleted and made "
         "anew.",
-        fix="It is tried three times more. `headrace why NAME` says what was found. If the topic "
-        f"was made anew, set {NEW_CHECKPOINT}: it reads the new topic from where "
-        "`starting` says. Or go on at its end: `headrace start NAME --accept-gap`. In a first run "
-        "`starting` is beyond the end: correct it.",
+        fix="`headrace why NAME` says what was found. If the topic was made anew, set "
+        f"{NEW_CHECKPOINT}: it reads the new topic from where `starting` says. Or go on at its "
+        "end: `headrace start NAME --accept-gap`. In a first run `starting` is beyond the end: "
+        "correct it.",
     ),
     Entry(
         22,
@@ -166,9 +166,8 @@ ENTRIES = (
         what="Kafka takes no more transactions of this run.",
         why="A batch, or an outage of the broker in the middle of one, took longer than a "
         "transaction may (15 minutes); or another run of the same query writes to the topic.",
-        fix="It is tried three times more; nothing of the batch was committed. If this repeats, "
-        "look whether a copy of the pipeline runs elsewhere, and make long batches smaller "
-        "(max_rows); then `headrace start NAME`.",
+        fix="Nothing of the batch was committed. Look whether a copy of the pipeline runs "
+        "elsewhere, and make long batches smaller (max_rows); then `headrace start NAME`.",
     ),
     Entry(
         29,

@@ -113,7 +113,7 @@ ENTRIES = (
         names=(r"Error reading (?:delta|snapshot|streaming state) file (?:of )?" + _PATH,),
         what="A file of the query's state is missing or torn[: {path}].",
         why="It was deleted, or its write was cut short.",
-        fix="It is tried twice more, as this can be a passing race. Then restore the checkpoint "
+        fix="A first time it can be a passing race. If it happens again, restore the checkpoint "
         f"from a backup, or set {NEW_CHECKPOINT}.",
     ),
     Entry(
@@ -217,7 +217,8 @@ ENTRIES = (
         names=(r"Failed to read log file (?P<path>\S+?)\.\s", r"Unable to find batch " + _PATH),
         what="An entry in the checkpoint's log is torn or missing[: {path}][: batch {batch}].",
         why="A write was cut short, or a file was changed or deleted.",
-        fix="`headrace checkpoint doctor NAME` says which entry. Only the newest one, and only if "
-        "it was never committed, may be removed; otherwise restore a backup.",
+        fix="`headrace start NAME` reads the whole checkpoint first and names the entry. Only the "
+        "newest one, and only if it was never committed (no file of its number in `commits`), may "
+        "be removed; otherwise restore a backup.",
     ),
 )

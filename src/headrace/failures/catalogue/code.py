@@ -45,8 +45,8 @@ MEMORY = (
         ),
         what="There was not enough memory[: {which}].",
         why="A batch, the state, or what a function collects is larger than the memory it may use.",
-        fix="It is tried twice more. Then make batches smaller (max_files, max_rows), avoid "
-        "collect and toPandas on whole batches, or raise spark.driver.memory.",
+        fix="Make batches smaller (max_files, max_rows), avoid collect and toPandas on whole "
+        "batches, or raise spark.driver.memory.",
     ),
     Entry(
         38,
@@ -62,7 +62,7 @@ MEMORY = (
         what="A worker process died in the middle of its work.",
         why="Most often the system killed it for its memory; a crash in a native library looks "
         "the same.",
-        fix="It is tried twice more. Then make batches smaller (max_files, max_rows, "
+        fix="Make batches smaller (max_files, max_rows, "
         "spark.sql.execution.arrow.maxRecordsPerBatch), or give workers more memory "
         "(spark.executor.memoryOverhead, spark.executor.pyspark.memory).",
     ),

@@ -40,8 +40,7 @@ ENTRIES = (
         ),
         what="The same query was started twice in this driver.",
         why="An earlier start of it had not ended yet.",
-        fix="It is tried once more. If it fails again, start the query in one place of the code "
-        "only.",
+        fix="If it happens again, start the query in one place of the code only.",
     ),
     Entry(
         4,

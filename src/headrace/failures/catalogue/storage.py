@@ -33,8 +33,7 @@ FIRST = (
         ),
         what="Credentials have expired.",
         why="{type}[: {message}]",
-        fix="It is tried once more with fresh ones. Otherwise renew them; a role or keytab that "
-        "renews itself lasts longer than a fixed token.",
+        fix="Renew them; a role or keytab that renews itself lasts longer than a fixed token.",
     ),
     Entry(
         42,

@@ -52,8 +52,8 @@ ENTRIES = (
         ),
         what="The schema of a Delta source has changed.",
         why="The running query was planned for the earlier one.",
-        fix="It is started again with the new schema by itself. If that fails, make the query fit "
-        "the new schema and `headrace up`.",
+        fix="A new start takes the new schema. If that fails, make the query fit it, then "
+        "`headrace up`.",
     ),
     Entry(
         31,
