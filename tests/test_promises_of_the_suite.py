@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
+
+import gone
+from headrace import processes
 
 pytestmark = pytest.mark.e2e
 
@@ -70,10 +74,24 @@ def test_a_process_left_behind_fails_the_suite_and_is_ended(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "processes left behind" in done.stdout
     pid = int((tmp_path / "pid").read_text())
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie"
+    assert processes.identify(pid) is None
 
 
 def test_a_suite_that_cleans_up_passes(tmp_path: Path) -> None:
     done = run_suite(tmp_path, "def test_it():\n    assert True\n")
 
     assert done.returncode == 0
+
+
+def test_a_zombie_counts_as_gone() -> None:
+    child = psutil.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        assert gone.alive([child]) == [child]
+
+        os.kill(child.pid, signal.SIGKILL)
+
+        assert gone.alive_at_last([psutil.Process(child.pid)]) == []
+        assert psutil.pid_exists(child.pid)
+    finally:
+        child.kill()
+        child.wait()

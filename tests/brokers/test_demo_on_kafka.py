@@ -13,10 +13,12 @@ from click.testing import CliRunner
 from brokers.cluster import Cluster
 from brokers.conftest import made
 from e2e import demos, rig
+from headrace import processes
 from headrace.cli.main import main
 from headrace.demo import folder as prepared
 from headrace.demo import topics
 from headrace.errors import ConfigError
+from headrace.model.runs import Process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -64,7 +66,7 @@ def test_broker_and_pipeline_are_gone_with_the_demo(told: dict[str, Any], folder
     broker = json.loads((folder / ".headrace" / "kafka" / "process.json").read_text())
 
     assert rig.Project(folder).living() == []
-    assert not Path(f"/proc/{broker['pid']}").exists()
+    assert not processes.is_alive(Process.from_json(broker))
 
 
 def test_a_topic_of_several_partitions_is_refused_since_it_would_not_be_counted(

@@ -24,6 +24,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 import browsing
+import gone
 from e2e import demos, rig
 from e2e.demos import PIPELINE
 from headrace.cli import demo_session
@@ -351,8 +352,7 @@ def test_every_listener_is_of_this_machine_only(demo: Running) -> None:
     mine = [*psutil.Process().children(recursive=True), *demo.project.marked()]
     listening = [
         (one.pid, found.laddr.ip)
-        for one in mine
-        if one.is_running()
+        for one in gone.alive(mine)
         for found in one.net_connections("tcp")
         if found.status == psutil.CONN_LISTEN
     ]

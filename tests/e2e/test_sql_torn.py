@@ -11,6 +11,7 @@ import duckdb
 import psutil
 import pytest
 
+import gone
 from e2e import rig
 
 pytestmark = pytest.mark.e2e
@@ -76,7 +77,7 @@ def test_half_a_batch_of_a_killed_writer_is_never_seen(tmp_path: Path) -> None:
         )
         jvm = psutil.Process(project.status(PIPELINE)["jvm_pid"])
         rig.kill(jvm.pid)
-        jvm.wait(30)
+        assert gone.alive_at_last([jvm]) == []
 
         torn = on_disk(project)
         plain = plain_count(torn)

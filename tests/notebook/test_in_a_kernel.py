@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from living import Kernel, Ran
+
+import gone
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
@@ -203,8 +204,7 @@ def test_the_end_of_the_kernel_leaves_no_query_folder_or_process(kernel: Kernel)
 
     kernel.close()
 
-    _, alive = psutil.wait_procs(processes, timeout=30)
-    assert alive == []
+    assert gone.alive_at_last(processes) == []
     assert folders(kernel) - before == set()
 
 

@@ -13,6 +13,8 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
+import gone
+
 NOTEBOOK = Path(__file__).parents[2] / "docs/notebooks/walkthrough.ipynb"
 COUNTS = [("10:00", "2"), ("10:01", "2"), ("10:02", "3"), ("10:03", "1")]
 
@@ -91,9 +93,7 @@ def test_the_walk_through_works_and_the_saved_notebook_shows_the_last_state(walk
 def test_nothing_is_left_of_it(walked: Walked) -> None:
     assert "java" in walked.processes
 
-    _, alive = psutil.wait_procs(walked.processes.values(), timeout=30)
-
-    assert alive == []
+    assert gone.alive_at_last(walked.processes.values()) == []
 
 
 def test_the_stored_walk_through_shows_the_same_and_is_small() -> None:

@@ -366,7 +366,7 @@ def test_supervision_goes_on_while_the_store_is_broken(project: Project) -> None
 
     second = project.one_driver("orders", beside=first)
     assert project.ask(What.STOP, "orders").ok
-    until(lambda: not psutil.pid_exists(second), what="its end")
+    until(lambda: processes.identify(second) is None, what="its end")
 
 
 def test_a_gap_is_left_out_until_it_is_behind_also_by_the_run_after_a_kill(
