@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,12 +20,14 @@ import pytest
 from cli.stage import PIPELINE, Project, eventually
 from headrace import processes
 from headrace.cli import foreground
-from headrace.state import supervisors
+from headrace.project import runs
+from headrace.state import desired, supervisors
 from headrace.supervisor import process
 from headrace.supervisor.loop import Supervisor
 
 pytestmark = pytest.mark.e2e
 
+EVENTS = "*/events.jsonl"
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_driver.py")))
 SUPERVISOR = (
     "import sys; from headrace.supervisor.main import main;"
@@ -58,12 +62,14 @@ def does(project: Project, word: str, name: str = "hello") -> None:
     (project.folder / "pipelines" / f"{name}.py").write_text(f"# does: {word}\n{PIPELINE}")
 
 
-def interrupt(project: Project, times: int, number: int = signal.SIGINT) -> threading.Thread:
+def interrupt(
+    project: Project, times: int, number: int = signal.SIGINT, working: int = 1
+) -> threading.Thread:
     """Presses Ctrl-C on this process once its pipeline works, and again while it drains."""
 
     def press() -> None:
         log = project.places.runs
-        eventually(lambda: "progressed" in all_events(log))
+        eventually(lambda: sum("progressed" in p.read_text() for p in log.glob(EVENTS)) >= working)
         os.kill(os.getpid(), number)
         if times > 1:
             eventually(lambda: "drain_started" in all_events(log))
@@ -75,7 +81,7 @@ def interrupt(project: Project, times: int, number: int = signal.SIGINT) -> thre
 
 
 def all_events(folder: Path) -> str:
-    return "".join(path.read_text() for path in folder.glob("*/events.jsonl"))
+    return "".join(path.read_text() for path in folder.glob(EVENTS))
 
 
 # ---- check
@@ -267,6 +273,75 @@ def test_run_leaves_a_running_pipeline_of_a_dead_supervisor_running(living: Proj
     assert (other["state"], other["pid"]) == ("running", left.process.pid)
 
 
+def test_run_is_refused_for_what_is_kept_running_and_leaves_it_alone(living: Project) -> None:
+    living.headrace("up")
+    (before,) = living.json("status")["pipelines"]
+    does(living, "finish")
+
+    done = living.headrace("run", "hello")
+
+    assert done.exit_code == 3
+    assert f"kept running by the supervisor: version {before['version']}" in done.stderr
+    assert "headrace run hello --replace" in done.stderr
+    (after,) = living.json("status")["pipelines"]
+    assert (after["state"], after["run"], after["pid"]) == ("running", before["run"], before["pid"])
+
+
+@pytest.mark.parametrize("end", ["finish", "interrupt", "fail"])
+def test_run_with_replace_puts_back_what_it_has_replaced(living: Project, end: str) -> None:
+    with (living.folder / "headrace.toml").open("a") as file:
+        file.write("[profiles.prod]\n")
+    living.headrace("--profile", "prod", "up")
+    (before,) = living.json("status")["pipelines"]
+    does(living, "steady" if end == "interrupt" else end)
+    pressed = interrupt(living, 1, working=2) if end == "interrupt" else None
+
+    done = living.headrace("run", "hello", "--replace")
+
+    if pressed is not None:
+        pressed.join(60)
+    assert done.exit_code == {"finish": 0, "interrupt": 0, "fail": 4}[end], done.output
+    assert f"version {before['version']}, profile prod, starts again" in done.stderr
+    assert living.headrace("wait", "hello", "--timeout", "60s").exit_code == 0
+    (after,) = living.json("status")["pipelines"]
+    names = ("state", "version", "profile", "dev")
+    assert [after[n] for n in names] == [before[n] for n in names]
+    assert after["run"] != before["run"]
+
+
+def test_run_without_a_supervisor_leaves_what_was_deployed_as_it_was(living: Project) -> None:
+    living.headrace("up")
+    before = desired.read(living.places, "hello")
+    living.headrace("down")
+    does(living, "finish")
+
+    done = living.headrace("run", "hello")
+
+    assert done.exit_code == 0, done.output
+    after = desired.read(living.places, "hello")
+    assert before is not None
+    assert after is not None
+    assert replace(after, generation=0, request="") == replace(before, generation=0, request="")
+    versions = [run.spec.version for run in runs.backwards(living.places, "hello")]
+    assert len(versions) == 2, "only this run was started"
+    assert versions[1] == after.version != versions[0]
+
+
+def test_run_is_refused_for_a_run_that_lost_its_supervisor(living: Project) -> None:
+    living.headrace("up")
+    supervisor = supervisors.running(living.places)
+    assert supervisor is not None
+    process.end_now(supervisor)
+    eventually(lambda: supervisors.running(living.places) is None)
+    (left,) = processes.marked(living.places.state)
+
+    done = living.headrace("run", "hello")
+
+    assert done.exit_code == 3
+    assert "--replace" in done.stderr
+    assert processes.is_alive(left.process)
+
+
 RUN = (
     "import sys; from functools import partial; from pathlib import Path;"
     "from headrace.cli import foreground; from headrace.cli.main import main;"
@@ -326,6 +401,25 @@ def test_up_deploys_waits_and_down_drains(living: Project) -> None:
     for each in (up, again):
         assert "warning: State is never cleaned up." in each.stderr
     assert down.exit_code == 0, down.output
+    assert "kept: stopped clean after batch" in down.stdout
+    assert not processes.marked(living.places.state)
+
+
+def test_a_supervisor_whose_record_is_gone_or_damaged_is_still_found(living: Project) -> None:
+    living.headrace("up")
+    running = supervisors.running(living.places)
+    assert running is not None
+    record = living.places.supervisor_process
+
+    for damage in (record.unlink, lambda: record.write_text("{")):
+        damage()
+
+        assert living.json("status")["supervisor"] == {"pid": running.pid}
+        assert "supervisor started" not in living.headrace("up").stdout
+        eventually(lambda: supervisors.recorded(living.places) == running)
+
+    record.unlink()
+    down = living.headrace("down")
     assert "kept: stopped clean after batch" in down.stdout
     assert not processes.marked(living.places.state)
 
@@ -492,6 +586,43 @@ def test_up_in_the_foreground_refuses_a_second_supervisor(living: Project) -> No
 
     assert done.exit_code == 3
     assert "already runs" in done.stderr
+
+
+FOREGROUND = (
+    "from headrace.cli.main import main; from headrace.supervisor import process;"
+    f"process.DRIVER = {FAKE!r}; main(['up', '--foreground'])"
+)
+
+
+@pytest.mark.parametrize(("answer", "state"), [("run it", "running"), ("keep it", "stopped")])
+def test_a_stopped_pipeline_whose_record_is_damaged_waits_for_a_person(
+    living: Project, answer: str, state: str
+) -> None:
+    living.headrace("up")
+    living.headrace("stop", "hello")
+    living.headrace("down")
+    living.places.desired("hello").write_text('{"pipeline": "hel')
+    (seen,) = living.json("status")["pipelines"]
+
+    child = subprocess.Popen([sys.executable, "-c", FOREGROUND], cwd=living.folder)
+    try:
+        eventually(lambda: "start hello" in living.json("status")["pipelines"][0]["why"])
+        (found,) = living.json("status")["pipelines"]
+        ran = len(list(living.places.runs.glob("hello-*")))
+        commands = re.findall(r"(run it|keep it)[^;]*?: headrace ([a-z]+) (\w+)", found["why"])
+        (fix,) = [rest for word, *rest in commands if word == answer]
+        done = living.headrace(*fix)
+
+        assert (seen["state"], found["state"], ran) == ("needs-attention", "needs-attention", 1)
+        assert done.exit_code == 0, done.output
+        eventually(lambda: living.json("status")["pipelines"][0]["state"] == state)
+    finally:
+        child.terminate()
+        assert child.wait(60) == 0
+    after = desired.read(living.places, "hello")
+    assert after is not None
+    assert after.wanted == state
+    assert len(list(living.places.runs.glob("hello-*"))) == (2 if state == "running" else 1)
 
 
 def test_a_supervisor_that_does_not_answer_is_told(

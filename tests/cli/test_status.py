@@ -6,6 +6,8 @@ import os
 import time
 from contextlib import closing
 
+import pytest
+
 from cli.stage import Project, failed, started
 from headrace import processes
 from headrace.cli import tables
@@ -53,6 +55,38 @@ def test_status_json_has_the_documented_shape(project: Project) -> None:
     assert set(pipeline) >= PIPELINE_KEYS
     assert set(pipeline["queries"][0]) >= QUERY_KEYS
     assert (pipeline["name"], pipeline["state"], pipeline["restarts"]) == ("hello", "running", 2)
+
+
+@pytest.mark.parametrize("is_supervised", [True, False])
+@pytest.mark.parametrize("body", ["{", "[]", '{"pipeline": 5}', '{"pipeline": {}, "wanted": []}'])
+def test_a_damaged_record_of_one_pipeline_hides_no_other(
+    project: Project, body: str, is_supervised: bool
+) -> None:
+    project.deployed("other")
+    project.places.desired("hello").write_text(body)
+    if is_supervised:
+        kept(project, running("other"))
+
+    hello, other = project.json("status")["pipelines"]
+
+    assert (hello["name"], hello["state"]) == ("hello", "needs-attention")
+    assert "desired/hello.json, was damaged" in hello["why"]
+    assert "headrace up hello" in hello["why"]
+    assert (other["name"], other["version"]) == ("other", None if is_supervised else "aaaa1111")
+    assert "desired/hello.json" in project.headrace("why", "hello").stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize("body", ["{", "[]", '{"files": 5, "at": "x"}'])
+def test_a_damaged_record_of_a_version_hides_no_pipeline(project: Project, body: str) -> None:
+    version = versions.snapshot(project.folder, project.places)
+    project.deployed(version=version)
+    project.deployed("other", version=version)
+    (project.places.version(version) / "version.json").write_text(body)
+
+    found = project.json("status")["pipelines"]
+
+    assert [(one["name"], one["edited"]) for one in found] == [("hello", False), ("other", False)]
+    assert [one["version"] for one in project.json("versions")["versions"]] == [version]
 
 
 def test_status_shows_state_why_and_queries(project: Project) -> None:

@@ -21,6 +21,7 @@ from headrace.supervisor.situation import Limits, LiveRun, Situation
 LIMITS = Limits(RestartLimits(jitter=0.0), WatchdogLimits(), DrainLimits())
 WANTED = Desired("orders", Wanted.RUNNING, "v1", "dev", "orders.py", by="ann")
 STOPPED = replace(WANTED, wanted=Wanted.STOPPED.value)
+UNKNOWN = replace(WANTED, wanted=Wanted.UNKNOWN.value)
 QUERY = "totals"
 
 
@@ -381,6 +382,25 @@ STORIES = [
         [poisoned()] * 3,
         desired=STOPPED,
         open_alerts=frozenset({"needs-attention:orders"}),
+    ),
+    Story(
+        "what should run and nobody knows it is not started",
+        ["give up: nobody knows whether it should run", "open needs-attention"],
+        desired=UNKNOWN,
+    ),
+    Story(
+        "nor started again, whatever happened before",
+        ["give up: to run it: headrace start orders", "open needs-attention"],
+        [crashed()] * 2,
+        desired=UNKNOWN,
+        after_s=9999.0,
+    ),
+    Story(
+        "nor ended if it runs, but people hear of it",
+        ["wait 50 s", "open needs-attention"],
+        live=alive(*working(60)),
+        after_s=60.0,
+        desired=UNKNOWN,
     ),
     Story("down and up brings it back", ["launch attempt 1"], [DRAINED], after_s=30.0),
     Story("someone else's SIGTERM too", ["wait 1 s for attempt 1"], [DRAINED]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ from headrace.supervisor.change import Known, after
 
 RUNS = Desired("orders", "running", "v2", "dev", "orders.py", generation=4, previous=("v0", "v1"))
 HALTED = replace(RUNS, wanted="stopped")
+DOUBTFUL = replace(RUNS, wanted="unknown")
+BY_HAND = replace(RUNS, dev=True, session="r0")
 
 
 def asked(what: What, pipeline: str = "orders", id: str = "r1", **more: object) -> Request:
@@ -88,6 +91,17 @@ def test_the_list_of_earlier_versions_is_bounded() -> None:
         (What.CUT, HALTED, True, "stopped", 4, "orders is being stopped already"),
         (What.RESTART, RUNS, True, "running", 5, "orders drains and starts again"),
         (What.RESTART, HALTED, False, "running", 5, "orders starts"),
+        (What.START, DOUBTFUL, False, "running", 5, "orders starts"),
+        (
+            What.START,
+            DOUBTFUL,
+            True,
+            "running",
+            4,
+            "orders is running already, and is kept running from now on",
+        ),
+        (What.STOP, DOUBTFUL, True, "stopped", 5, "orders is being stopped"),
+        (What.STOP, desired.damaged("orders"), False, "stopped", 2, "orders is stopped"),
     ],
 )
 def test_start_stop_and_restart(
@@ -96,6 +110,82 @@ def test_start_stop_and_restart(
     became, said = after(asked(what), Known(current, is_live))
 
     assert (became.wanted, became.generation, said) == (wanted, generation, text)
+
+
+@pytest.mark.parametrize("what", [What.START, What.RESTART, What.ROLLBACK])
+def test_a_version_that_nobody_knows_is_not_started(what: What) -> None:
+    with pytest.raises(ControlError) as refused:
+        after(asked(what), Known(desired.damaged("orders"), False))
+
+    assert (refused.value.code, refused.value.fix) == ("unknown-version", "headrace up orders")
+    wanted, _ = after(deployed("v3"), Known(desired.damaged("orders"), False))
+    assert (wanted.wanted, wanted.version, wanted.previous) == ("running", "v3", ())
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        Known(RUNS, is_live=True, is_kept=True),
+        Known(RUNS, is_live=False, is_kept=True),  # it waits for its next start, or for a person
+        Known(RUNS, is_live=True, is_kept=False),  # its supervisor was killed
+        Known(DOUBTFUL, is_live=True, is_kept=True),
+        Known(BY_HAND, is_live=True, is_kept=True),  # in another terminal
+    ],
+)
+def test_a_run_is_refused_for_what_is_kept_running_unless_it_is_to_replace_it(known: Known) -> None:
+    with pytest.raises(ControlError) as refused:
+        after(deployed("v3", dev=True), known)
+
+    assert refused.value.code == "kept-running"
+    assert "version v2, profile dev" in refused.value.what
+    assert str(refused.value.fix).startswith("headrace run orders --replace ")
+    assert after(deployed("v3", dev=True, replaces=True), known)[0].version == "v3"
+    assert after(deployed("v3"), known)[0].former is None  # `up` is a decision of its own
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        Known(None, is_live=False),
+        Known(HALTED, is_live=True, is_kept=True),
+        Known(RUNS, is_live=False, is_kept=False),
+        Known(RUNS, is_live=False, is_kept=True, is_finished=True),
+        Known(BY_HAND, is_live=False, is_kept=True),  # it failed, and was edited
+        Known(DOUBTFUL, is_live=False, is_kept=True),
+    ],
+)
+def test_a_run_takes_the_place_of_what_is_not_kept_running(known: Known) -> None:
+    assert after(deployed("v3", dev=True), known)[0].version == "v3"
+
+
+@pytest.mark.parametrize("former", [replace(RUNS, profile="prod"), HALTED, DOUBTFUL])
+def test_what_a_run_has_replaced_comes_back_as_it_was(former: Desired) -> None:
+    begun, _ = after(deployed("v3", id="r1", dev=True, replaces=True), Known(former, True, True))
+    again, _ = after(deployed("v4", id="r2", dev=True, replaces=True), Known(begun, True, True))
+    ended, _ = after(asked(What.STOP, id="r3"), Known(again, True, True))
+
+    late, _ = after(asked(What.RESTORE, id="r4", session="r1"), Known(ended, False, True))
+    back, _ = after(asked(What.RESTORE, id="r5", session="r2"), Known(late, False, True))
+
+    assert late is ended  # the first run ended when the second one took its place
+    assert back == replace(former, generation=ended.generation + 1, request="r5")
+
+
+def test_what_was_finished_is_not_done_again_after_a_run_has_replaced_it() -> None:
+    known = Known(RUNS, False, is_kept=True, is_finished=True)
+    begun, _ = after(deployed("v3", id="r1", dev=True), known)
+
+    back, _ = after(asked(What.RESTORE, id="r2", session="r1"), Known(begun, False, True))
+
+    assert (back.version, back.wanted) == ("v2", "stopped")
+
+
+def test_what_a_person_decides_during_a_run_is_not_undone_at_its_end() -> None:
+    begun, _ = after(deployed("v3", id="r1", dev=True, replaces=True), Known(RUNS, True, True))
+    for decided in (deployed("v4", id="r2"), asked(What.ROLLBACK, id="r2")):
+        current, _ = after(decided, Known(begun, True, True))
+
+        assert after(asked(What.RESTORE, session="r1"), Known(current, True, True))[0] is current
 
 
 def test_a_rollback_goes_one_version_back_and_again_one_further() -> None:
@@ -144,14 +234,28 @@ def test_a_name_that_could_leave_the_folder_is_refused(name: str) -> None:
     assert caught.value.code == "bad-name"
 
 
-def test_desired_state_is_read_back_and_a_broken_file_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    ["", "{", "[]", "{}", "\0", {"pipeline": ["orders"]}, {"pipeline": "other"}, {"wanted": {}},
+     {"wanted": "walking"}, {"version": None}, {"version": "../x"}, {"version": ""},
+     {"profile": 1}, {"generation": "2"}, {"args": "x"}, {"previous": [1]}, {"at": "today"},
+     {"former": 5}, {"former": {"pipeline": "orders"}}],
+    ids=str,
+)  # fmt: skip
+def test_desired_state_is_read_back_and_a_damaged_file_says_unknown(
+    tmp_path: Path, damage: str | dict[str, Any]
+) -> None:
     places = Places(tmp_path)
-    desired.write(places, RUNS)
-    places.desired("broken").write_text("{")
+    former = json.loads(json.dumps(RUNS.to_json()))
+    other = replace(RUNS, pipeline="other", former=former, dev=True)
+    desired.write(places, other)
+    body = damage if isinstance(damage, str) else json.dumps({**RUNS.to_json(), **damage})
+    places.desired("orders").write_text(body)
+    (places.desired_folder / "not a name.json").write_text("{")
 
-    assert desired.read(places, "orders") == RUNS
-    assert desired.listed(places) == [RUNS]
-    assert desired.read(places, "broken") is None
+    assert desired.read(places, "orders") == desired.damaged("orders")
+    assert desired.listed(places) == [desired.damaged("orders"), other]
+    assert desired.read(places, "never") is None
 
 
 def test_requests_are_served_oldest_first_and_answered_once(tmp_path: Path) -> None:

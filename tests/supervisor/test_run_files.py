@@ -21,7 +21,7 @@ from headrace.model.events import Event, Kind
 from headrace.model.places import Places
 from headrace.model.runs import Ending, Exit, Orders, Process, RunSpec
 from headrace.model.runview import RunView
-from headrace.state import folders
+from headrace.state import folders, supervisors
 from headrace.supervisor import process
 from headrace.supervisor.conclusions import concluded, could_not_start, ended_without_a_word
 from headrace.supervisor.watch import BYTES_PER_READ, Watch
@@ -251,6 +251,31 @@ def test_we_are_alive_and_a_stranger_with_our_pid_is_not_us() -> None:
     assert processes.is_alive(me)
     assert not processes.is_alive(replace(me, started=me.started + 3))
     assert not processes.is_alive(replace(me, boot="another boot"))
+
+
+def test_the_lock_tells_who_supervises_and_a_look_at_it_does_not_lose_it(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    look = (
+        "import pathlib, sys; from headrace.model.places import Places;"
+        "from headrace.state import supervisors;"
+        "found = supervisors.running(Places(pathlib.Path(sys.argv[1])));"
+        "print(found.pid if found else None)"
+    )
+
+    def seen_from_outside() -> str:
+        command = [sys.executable, "-c", look, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert seen_from_outside() == "None"
+    assert supervisors.take_lock(places)
+    try:
+        assert not supervisors.take_lock(places)
+        assert supervisors.running(places) == processes.identify(os.getpid())
+        assert seen_from_outside() == str(os.getpid())
+    finally:
+        supervisors.release_lock(places)
+    assert seen_from_outside() == "None"
+    assert supervisors.running(places) is None
 
 
 def test_a_zombie_is_not_alive_and_nobody_is_signalled_by_a_stale_record() -> None:

@@ -113,3 +113,21 @@ def test_a_damaged_record_of_what_should_run_stops_nothing(project: Project) -> 
     assert project.one_driver("orders") == pid
     aside = Path(f"{project.places.desired('orders')}.bad")
     until(aside.exists, what="the damaged file put aside")
+    assert "nobody knows whether it should run" in project.state("orders")[1]
+    assert project.ask(What.START, "orders").ok
+    until(lambda: "nobody knows" not in project.state("orders")[1], what="a decision")
+    assert project.one_driver("orders") == pid
+
+
+def test_a_damaged_record_without_any_run_waits_for_a_person_too(project: Project) -> None:
+    project.places.desired("orders").parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    project.places.desired("orders").write_text("{")
+
+    project.supervise()
+
+    until(lambda: project.state("orders")[0] == "needs-attention", what="needs attention")
+    assert "headrace up orders" in project.state("orders")[1]
+    refused = project.ask(What.START, "orders")
+    assert (refused.ok, (refused.error or {}).get("fix")) == (False, "headrace up orders")
+    assert project.deploy("orders").ok
+    project.one_driver("orders")

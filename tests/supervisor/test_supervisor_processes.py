@@ -344,6 +344,13 @@ def test_a_second_supervisor_refuses_and_names_the_first(project: Project) -> No
     assert first.poll() is None
 
 
+def test_a_second_supervisor_refuses_also_without_the_file_of_the_lock(project: Project) -> None:
+    project.supervise()
+    project.places.supervisor_lock.unlink()
+
+    assert project.supervise().wait(60) == 3
+
+
 def test_a_state_folder_that_others_may_write_is_refused(project: Project) -> None:
     project.places.state.chmod(0o777)
 

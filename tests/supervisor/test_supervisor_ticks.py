@@ -25,7 +25,7 @@ from headrace.model.runs import Desired, Orders, Process, RunSpec, run_name
 from headrace.state import desired, folders, requests
 from headrace.store import alerts, db, progress
 from headrace.supervisor.live import CHUNKS_PER_TICK
-from headrace.supervisor.loop import Clock, Supervisor
+from headrace.supervisor.loop import TIDY_S, Clock, Supervisor
 from headrace.supervisor.watch import BYTES_PER_READ
 from supervisor.conftest import FAKE_DRIVER, Project, until
 
@@ -300,6 +300,19 @@ def test_a_drain_that_was_written_down_and_never_asked_for_is_asked_for(
     assert exit_.ending == "drained"
 
 
+def test_a_record_that_is_damaged_while_the_supervisor_runs_is_written_again(
+    project: Project, begin: Callable[..., Ticking]
+) -> None:
+    desired.write(project.places, STOPPED)
+    mine = begin()
+    mine.tick()
+    project.places.desired("orders").write_text("{")
+
+    mine.tick(TIDY_S)
+
+    assert desired.read(project.places, "orders") == STOPPED
+
+
 # ---- A supervisor of one pipeline
 
 
@@ -324,6 +337,9 @@ def test_a_supervisor_of_one_pipeline_shows_the_others_and_lets_them_live(
     ran = len(left_alone.runs("other"))
 
     mine = begin(only="mine")
+    asked = Request("r9", What.RESTART, "ann", mine.now, "mine")
+    requests.leave(left_alone.places, asked)
+    mine.until(lambda: len(left_alone.runs("mine")) == 2, "mine is its own")
     mine.until(lambda: left_alone.state("other")[0] == "running", "other is shown")
     mine.go_down()
 

@@ -58,12 +58,15 @@ def check(options: Options, names: tuple[str, ...], connect: bool, json_: bool) 
 @click.command()
 @click.argument("name", metavar="NAME|FILE")
 @click.argument("args", metavar="[-- ARGS]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--replace", is_flag=True, help="Drain it if it is kept running; put it back after.")
 @shared
 @pass_options
-def run(options: Options, name: str, args: tuple[str, ...]) -> None:
+def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> None:
     """Run one pipeline or script here; Ctrl-C drains.
 
     The working tree is deployed as a version marked dev. Restarts inside this run use that copy.
+    A pipeline that the supervisor keeps running is refused without --replace; with it, its version,
+    profile and state come back when this run ends.
     A file without Headrace definitions is a script: it runs unchanged, with ARGS as its arguments.
     """
     from headrace.cli.signals import Interrupts
@@ -72,7 +75,7 @@ def run(options: Options, name: str, args: tuple[str, ...]) -> None:
         from headrace.cli import foreground
 
         work = options.open()
-        raise click.exceptions.Exit(foreground.run(work, name, args, interrupts))
+        raise click.exceptions.Exit(foreground.run(work, name, args, interrupts, replace))
 
 
 COMMANDS = (init, check, run)

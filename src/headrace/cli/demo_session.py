@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.cli import broker, definitions, links, spinner
 from headrace.cli.demo_screen import Screen, Watcher
 from headrace.cli.follow import say
-from headrace.cli.foreground import OwnSupervisor, check_alive, supervised
+from headrace.cli.foreground import OwnSupervisor, check_alive, put_back, supervised
 from headrace.cli.signals import Interrupts
 from headrace.cli.tables import print_line
 from headrace.connectors import kafkafailures
@@ -114,13 +114,17 @@ def _run(
     generator = _generator(demo, wish.rate, seed, medium.generator_args())
     try:
         with supervised(work, only=PIPELINE) as own:
-            asking.ask(work, asking.deployment(work, goal, version, dev=True))
+            asked = replace(asking.deployment(work, goal, version, dev=True), replaces=True)
+            asking.ask(work, asked)
             if page := links.when_listening(work):
                 say(f"page: {page}")
             session = _Session(wish, demo, work, medium, goal, own, interrupts, generator)
             watcher = Watcher(work, demo, medium, version, wish.rate)
-            with Screen(is_live=not wish.json and sys.stdout.isatty()) as screen:
-                ended = session.follow(watcher, screen)
+            try:
+                with Screen(is_live=not wish.json and sys.stdout.isatty()) as screen:
+                    ended = session.follow(watcher, screen)
+            finally:
+                put_back(work, asked, own)
     finally:
         generator.end()
     return _report(wish, demo, medium, watcher, ended)

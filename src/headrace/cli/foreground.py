@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace import logs
@@ -33,7 +33,10 @@ LOCK_S = 20.0
 _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
-def run(work: Workspace, name: str, args: tuple[str, ...], interrupts: Interrupts) -> int:
+def run(
+    work: Workspace, name: str, args: tuple[str, ...], interrupts: Interrupts, replaces: bool
+) -> int:
+    """`replaces`: also what a supervisor keeps running; it comes back at the end."""
     goal = target(work, name, args)
     if interrupts.came():
         return _nothing_started()
@@ -43,12 +46,31 @@ def run(work: Workspace, name: str, args: tuple[str, ...], interrupts: Interrupt
     with supervised(work, only=goal.pipeline) as own:
         if interrupts.came():
             return _nothing_started()
-        asked = asking.deployment(work, goal, version, dev=True)
+        asked = replace(asking.deployment(work, goal, version, dev=True), replaces=replaces)
         asking.ask(work, asked)
         say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
         if page := links.when_listening(work, PAGE_S):
             say(f"page: {page}")
-        return _Session(work, goal, asked, own, interrupts).follow()
+        try:
+            return _Session(work, goal, asked, own, interrupts).follow()
+        finally:
+            put_back(work, asked, own)
+
+
+def put_back(work: Workspace, asked: Request, own: OwnSupervisor | None) -> None:
+    """What this run has replaced, unless somebody has deployed since. Our own supervisor does it by
+    itself as it ends, so that nothing is started only to be drained."""
+    item = desired.read(work.places, asked.pipeline)
+    if item is None or item.former is None or item.session != asked.id:
+        return
+    if own is not None:
+        say(f"{asked.pipeline}: version {item.former['version']} is deployed again; headrace up")
+        return
+    try:
+        request = asking.request(work, What.RESTORE, asked.pipeline)
+        say(asking.ask(work, replace(request, session=asked.id)).text)
+    except Error as exc:
+        say(str(exc), colour="red")
 
 
 def _nothing_started() -> int:

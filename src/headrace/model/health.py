@@ -58,6 +58,7 @@ class Subject:
     next_start_at: float | None = None
     next_attempt: int = 1
     because: str | None = None  # why it has to start again
+    is_kept: bool = True  # a supervisor is there, to be asked
     aside: str | None = None  # why this supervisor leaves it as it is
     last: Exit | None = None
     findings: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)  # by query
@@ -108,8 +109,12 @@ def is_healthy(has_worked: bool, lived_s: float, limits: RestartLimits) -> bool:
 
 
 def judge(subject: Subject, now: float) -> tuple[State, str]:
+    doubt = unknown_intent(subject.desired, subject.is_kept)
     if subject.view is not None:
-        return _judge_live(subject.view, subject, now)
+        state, why = _judge_live(subject.view, subject, now)
+        return state, f"{why}; {doubt}" if doubt else why
+    if doubt:
+        return State.NEEDS_ATTENTION, doubt
     if subject.desired.wanted == Wanted.STOPPED:
         by = f" by {subject.desired.by}" if subject.desired.by else ""
         return State.STOPPED, f"stopped{by}{_how(subject.last)}"
@@ -124,6 +129,19 @@ def judge(subject: Subject, now: float) -> tuple[State, str]:
     if subject.aside is not None:
         return State.STOPPED, subject.aside
     return State.STARTING, "is about to start"
+
+
+def unknown_intent(desired: Desired, is_kept: bool = True) -> str | None:
+    """Why nobody knows whether it should run, and what settles it; None where it is known."""
+    if desired.wanted != Wanted.UNKNOWN:
+        return None
+    name = desired.pipeline
+    why = f"its record, desired/{name}.json, was damaged, so nobody knows whether it should run"
+    if not is_kept:  # nothing runs, and nobody could be asked to stop it
+        return f"{why}; to run it: headrace up {name}"
+    version = f"version {desired.version}, profile {desired.profile}"
+    begin = f"headrace start {name} ({version})" if desired.version else f"headrace up {name}"
+    return f"{why}; to run it: {begin}; to keep it stopped: headrace stop {name}"
 
 
 def _judge_live(view: RunView, subject: Subject, now: float) -> tuple[State, str]:

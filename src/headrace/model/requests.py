@@ -17,6 +17,7 @@ class What(StrEnum):
     CUT = "cut"  # stop at once, without waiting for a batch boundary
     RESTART = "restart"
     ROLLBACK = "rollback"  # to `version`, or to the one before
+    RESTORE = "restore"  # what `run` has replaced, at its end
     DOWN = "down"  # drain all, end the supervisor, keep what should run
 
 
@@ -33,6 +34,8 @@ class Request(Jsonable):
     script: bool = False
     args: tuple[str, ...] = ()
     dev: bool = False
+    replaces: bool = False  # of a deploy by `run`: may take the place of what is kept running
+    session: str = ""  # of a restore: the deploy of the `run` that ends
     accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # of a start: Gap.to_json()
     note: str = ""  # for the audit
 

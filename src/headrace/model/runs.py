@@ -59,6 +59,7 @@ def pipeline_of(run: str) -> str:
 class Wanted(StrEnum):
     RUNNING = "running"
     STOPPED = "stopped"
+    UNKNOWN = "unknown"  # the record was damaged: nothing is started until a person decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,15 @@ class Desired(Jsonable):
 
     pipeline: str
     wanted: str  # Wanted
-    version: str  # content hash; the code is .headrace/versions/VERSION/files
+    version: str  # the code is .headrace/versions/VERSION/files; "" if nobody knows
     profile: str
     file: str  # the pipeline's file or script, relative to the project
     script: bool = False
     args: tuple[str, ...] = ()  # a script's own arguments
     generation: int = 1  # rises with every change; a run of an older one is drained and replaced
     dev: bool = False  # deployed by `run`: belongs to a working tree, not to a release
+    session: str = ""  # of `run`: the request that deployed it
+    former: Mapping[str, Any] | None = None  # Desired.to_json(): what comes back when `run` ends
     previous: tuple[str, ...] = ()  # earlier versions, newest last, for `rollback`
     accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # Gap.to_json(): left out, once
     by: str = ""

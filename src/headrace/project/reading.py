@@ -161,6 +161,7 @@ def _from_files(work: Workspace, wanted: Desired, *, is_kept: bool) -> PipelineS
         wanted,
         view,
         attention=_attention(work, wanted),
+        is_kept=is_kept,
         last=last.exit if last else None,
         findings=table.by_query(view, limits) if view else {},
     )

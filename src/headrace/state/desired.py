@@ -1,6 +1,7 @@
 """What should run: `.headrace/desired/PIPELINE.json`.
 
 Only the supervisor writes these files (`supervisor/change.py` says how); everyone may read them.
+Invariant: a damaged file is one that says `unknown`, never one that is not there.
 """
 
 from __future__ import annotations
@@ -10,18 +11,27 @@ import re
 from headrace.errors import StoreError
 from headrace.jsonfile import read_json, write_json
 from headrace.model.places import Places
-from headrace.model.runs import Desired
+from headrace.model.runs import Desired, Wanted
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 def read(places: Places, pipeline: str) -> Desired | None:
-    """None if it was never deployed, or if its file is not one (then it is as good as none)."""
+    """None if it was never deployed."""
     try:
         body = read_json(places.desired(pipeline))
-        return Desired.from_json(body) if body else None
-    except (StoreError, TypeError):
-        return None
+        if body is None:
+            return None
+        found = Desired.from_json(body)
+        is_sound = found.pipeline == pipeline and _is_sound(found)
+    except (StoreError, TypeError, AttributeError):
+        return damaged(pipeline)
+    return found if is_sound else damaged(pipeline)
+
+
+def damaged(pipeline: str) -> Desired:
+    """What a damaged file says."""
+    return Desired(pipeline, Wanted.UNKNOWN.value, version="", profile="dev", file="")
 
 
 def listed(places: Places) -> list[Desired]:
@@ -29,7 +39,24 @@ def listed(places: Places) -> list[Desired]:
         names = sorted(path.stem for path in places.desired_folder.glob("*.json"))
     except OSError:
         return []
-    return [found for name in names if (found := read(places, name)) is not None]
+    known = [name for name in names if NAME.fullmatch(name)]
+    return [found for name in known if (found := read(places, name)) is not None]
+
+
+def _is_sound(found: Desired) -> bool:
+    """Whether its values can be what a supervisor wrote."""
+    texts = (found.wanted, found.version, found.profile, found.file, found.session, found.by)
+    lists = (found.args, found.previous)
+    return (
+        all(isinstance(text, str) for text in (*texts, found.request))
+        and found.wanted in set(Wanted)
+        and all(isinstance(one, tuple) and all(isinstance(t, str) for t in one) for one in lists)
+        and isinstance(found.generation, int)
+        and isinstance(found.at, int | float)
+        and isinstance(found.accepted_gaps, tuple | None)
+        and (NAME.fullmatch(found.version) is not None or found.wanted != Wanted.RUNNING)
+        and (found.former is None or _is_sound(Desired.from_json(found.former)))
+    )
 
 
 def write(places: Places, wanted: Desired) -> None:

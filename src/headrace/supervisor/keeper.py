@@ -14,7 +14,7 @@ from headrace import processes
 from headrace.checkpoints import positions
 from headrace.model import health
 from headrace.model.outcomes import PastRun
-from headrace.model.runs import Desired, Process, RunSpec, pipeline_of
+from headrace.model.runs import Desired, Ending, Process, RunSpec, pipeline_of
 from headrace.state import folders
 from headrace.supervisor import conclusions, process, restarts
 from headrace.supervisor.live import House, Live
@@ -62,6 +62,13 @@ class Keeper:
     @property
     def is_starting(self) -> bool:
         return self.live is not None and self.live.watch.view.first_heartbeat_at is None
+
+    @property
+    def is_finished(self) -> bool:
+        """All that it was to read is read: nothing starts it again."""
+        last = self.past[-1] if self.past and self.live is None else None
+        is_of_now = last is not None and last.spec.generation == self.desired.generation
+        return last is not None and is_of_now and last.exit.ending == Ending.FINISHED
 
     @property
     def is_reading(self) -> bool:

@@ -1,18 +1,11 @@
-"""One supervisor for a project: a kernel lock on `supervisor.lock`, and a state folder of our own.
-
-Invariant: the lock file is opened here only, and once: a process that closes any descriptor of a
-file loses its POSIX locks on it.
-"""
+"""The lock of the one supervisor that a project has, and a state folder of our own."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 
-from headrace import processes
 from headrace.errors import SetupError
-from headrace.jsonfile import write_json
 from headrace.model.places import Places
 from headrace.state import supervisors
 
@@ -41,14 +34,12 @@ def prepare_state(places: Places) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def take(places: Places) -> int:
-    """The descriptor that holds the lock; it is free again when this process is gone."""
-    handle = os.open(places.supervisor_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        os.close(handle)
-        owner = supervisors.running(places)
+def take(places: Places) -> None:
+    """Raises if a supervisor runs. The lock is free again when this process is gone."""
+    owner = supervisors.running(places)  # by its record, if somebody removed the lock file
+    is_other = owner is not None and owner.pid != os.getpid()
+    if is_other or not supervisors.take_lock(places):
+        owner = owner or supervisors.running(places)
         whose = f"process {owner.pid}" if owner else "another process"
         raise SetupError(
             f"A supervisor runs for this project already: {whose}.",
@@ -56,13 +47,16 @@ def take(places: Places) -> int:
             where=str(places.supervisor_lock),
             fix="use the one that runs (headrace status), or end it: headrace down",
             slug="supervisor-running",
-        ) from exc
-    me = processes.identify(os.getpid())
-    if me is not None:  # we live, so it is not
-        write_json(places.supervisor_process, me.to_json())
-    return handle
+        )
+    supervisors.record(places)
 
 
-def release(places: Places, handle: int) -> None:
+def keep_record(places: Places) -> None:
+    """Writes supervisor.json again if somebody removed or damaged it."""
+    if places.state.is_dir() and supervisors.recorded(places) is None:
+        supervisors.record(places)
+
+
+def release(places: Places) -> None:
     places.supervisor_process.unlink(missing_ok=True)
-    os.close(handle)
+    supervisors.release_lock(places)

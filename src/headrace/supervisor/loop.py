@@ -10,8 +10,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from headrace import config, logs, processes
@@ -59,8 +60,8 @@ class Clock:
 class Supervisor:
     """Owns the project's lock, its store connections and one keeper a pipeline.
 
-    `only`: it keeps this pipeline and those that requests name; it looks on at all others, and
-    neither starts, drains nor ends them.
+    `only`: the pipeline of a `headrace run`. It then keeps what requests name, looks on at all
+    else, and neither starts, drains nor ends that.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class Supervisor:
         self.clock = clock or Clock()
         self._started_at = self.clock.wall()  # before the lock is seen: later requests are for us
         self._only = only
-        self._named = {only}  # pipelines to keep, if not all
+        self._named: set[str] = set()  # pipelines to keep, if not all
         lock.prepare_state(self.places)
-        self._lock = lock.take(self.places)
+        lock.take(self.places)
         self.history = History(self.places)
         where = (self.settings.project, self.places)
         self._house = House(*where, self.history, self.clock.wall, driver_command)
@@ -128,9 +129,11 @@ class Supervisor:
         now = self.clock.steady()
         with self._guarded("taking the last alert rows", now):
             self._taking.take_last(now)
+        with self._guarded("putting back what a run replaced", now):
+            _put_back(self.places, self._kept())
         attendant.end_all(self._attendants)
         self.history.close()
-        lock.release(self.places, self._lock)
+        lock.release(self.places)
 
     def tick(self, now: float) -> None:
         process.collect_children()
@@ -169,7 +172,7 @@ class Supervisor:
         else:
             why = f"the supervisor of `headrace run {self._only}` leaves it alone"
             decisions = policy.leave_alone(situation, f"{why}; headrace up starts it", now)
-        keeper.act(decisions, now, self._may_launch(now))
+        keeper.act(decisions, now, _may_launch(self.keepers.values(), now))
 
     def _change(self, request: Request, now: float) -> str:
         if request.what == What.DOWN:
@@ -185,12 +188,8 @@ class Supervisor:
                 slug="going-down",
             )
         keeper = self.keepers.get(request.pipeline)
-        current = keeper.desired if keeper is not None else None
-        is_live = keeper is not None and keeper.live is not None
-        before = 0 if current else recovery.last_generation(self.places, request.pipeline)
-        known = change.Known(current, is_live, tuple(self.keepers), before, self._has_version)
-        wanted, text = change.after(request, known)
-        if wanted is not current:
+        wanted, text = change.after(request, self._known(request.pipeline, keeper))
+        if keeper is None or wanted is not keeper.desired:
             desired.write(self.places, wanted)
             if keeper is None:
                 keeper = Keeper(self._house, wanted, self.limits_of(wanted))
@@ -204,8 +203,16 @@ class Supervisor:
             keeper.wants_cut()
         return text
 
-    def _has_version(self, version: str) -> bool:
-        return bool(desired.NAME.fullmatch(version)) and self.places.code(version).is_dir()
+    def _known(self, name: str, keeper: Keeper | None) -> change.Known:
+        return change.Known(
+            current=keeper.desired if keeper else None,
+            is_live=keeper is not None and keeper.live is not None,
+            is_kept=keeper is not None and self._is_kept(keeper),
+            is_finished=keeper is not None and keeper.is_finished,
+            names=tuple(self.keepers),
+            last_generation=0 if keeper else recovery.last_generation(self.places, name),
+            has_version=partial(_has_version, self.places),
+        )
 
     def limits_of(self, wanted: Desired) -> Limits:
         """From the deployed copy of the settings: a restart never deploys, also not a limit."""
@@ -213,14 +220,6 @@ class Supervisor:
         if key not in self._limits:
             self._limits[key] = _read_limits(self.places, self.settings.project, wanted)
         return self._limits[key]
-
-    def _may_launch(self, now: float) -> bool:
-        starting = [
-            keeper.live
-            for keeper in self.keepers.values()
-            if keeper.live is not None and keeper.is_starting
-        ]
-        return sum(now < live.known_since + STARTING_S for live in starting) < STARTING_MAX
 
     def _show(self, keeper: Keeper, now: float) -> None:
         """To the store when it changed; numbers at most once a second, a new state at once."""
@@ -234,9 +233,11 @@ class Supervisor:
             self._shown[keeper.name] = (now, self.history.times_opened, fresh)
 
     def _tidy(self, now: float) -> None:
+        lock.keep_record(self.places)
         if now >= self._due["tidy"]:
             self._due["tidy"] = now + TIDY_S
             self.history.tell_of_itself(self.clock.wall(), now)
+            _mend(self.places, self.keepers.values())
             logs.keep_short(self.places.supervisor_log, SUPERVISOR_LOG_BYTES)
             for keeper in self.keepers.values():
                 if keeper.live is not None:
@@ -256,6 +257,31 @@ class Supervisor:
             if now >= self._problems.get(key, 0.0) + SAME_PROBLEM_S:
                 self._problems = {**dict(list(self._problems.items())[-50:]), key: now}
                 logger.exception("%s failed; all else goes on", step)
+
+
+def _has_version(places: Places, version: str) -> bool:
+    return bool(desired.NAME.fullmatch(version)) and places.code(version).is_dir()
+
+
+def _may_launch(keepers: Iterable[Keeper], now: float) -> bool:
+    starting = [keeper.live for keeper in keepers if keeper.live is not None and keeper.is_starting]
+    return sum(now < live.known_since + STARTING_S for live in starting) < STARTING_MAX
+
+
+def _put_back(places: Places, keepers: Iterable[Keeper]) -> None:
+    """A `headrace run` ends with the supervisor: what it has replaced should run again after it."""
+    for keeper in keepers:
+        if keeper.desired.former is not None:
+            desired.write(places, change.restored(keeper.desired))
+
+
+def _mend(places: Places, keepers: Iterable[Keeper]) -> None:
+    """What should run is known while the supervisor runs: damaged files are written again."""
+    for keeper in keepers:
+        on_disk = desired.read(places, keeper.name)
+        if on_disk == desired.damaged(keeper.name) != keeper.desired:
+            logger.warning("%s was damaged; it is written again", places.desired(keeper.name))
+            desired.write(places, keeper.desired)
 
 
 def _worked_until(keepers: Mapping[str, Keeper]) -> Worked:

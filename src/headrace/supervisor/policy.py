@@ -2,7 +2,7 @@
 
 Read by `loop.py`, which carries decisions out and knows no rules of its own.
 Invariants: nothing is launched while a run lives or a process of an old one is left; what a person
-stopped is not started; a run that is asked to stop has a deadline.
+stopped, or may have stopped, is not started; a run that is asked to stop has a deadline.
 """
 
 from __future__ import annotations
@@ -156,6 +156,8 @@ def _without_a_run(situation: Situation, now: float) -> Decision:
         return Hold("stopped")
     if situation.is_going_down:
         return Hold("the supervisor goes down")
+    if doubt := health.unknown_intent(situation.desired):
+        return GiveUp(doubt)
     return restarts.after(situation.desired, past, situation.limits.restart, now)
 
 
@@ -185,11 +187,13 @@ def _wanted_alerts(
 ) -> list[OpenAlert]:
     name = situation.desired.pipeline
     keys, found = _keys(name), []
-    for decision in verdict:
-        if isinstance(decision, GiveUp):
-            title = f"{name} needs attention: {decision.reason}"
-            found.append(OpenAlert(keys["needs-attention"], "needs-attention", title, "critical"))
+    reasons = [decision.reason for decision in verdict if isinstance(decision, GiveUp)]
     live = situation.live
+    if live is not None and (doubt := health.unknown_intent(situation.desired)):
+        reasons.append(doubt)  # it goes on, but would not be started again
+    for reason in reasons:
+        title = f"{name} needs attention: {reason}"
+        found.append(OpenAlert(keys["needs-attention"], "needs-attention", title, "critical"))
     if live is not None and live.orders.drain_at is None and live.orders.kill_at is None:
         for stall in _stalls(situation, live, now)[:1]:
             title = f"{name} is stalled: {stall.in_words()}"

@@ -31,12 +31,12 @@ def keepers(house: House, limits: Callable[[Desired], Limits], now: float) -> di
             folders.forget_secrets(places, run)
     marked = processes.marked(places.state)
     wanted = {one.pipeline: one for one in desired.listed(places)}
-    for name in specs.keys() - wanted.keys():
-        known = _without_desired(
-            places, specs[name][-1], any_alive=_alive(places, specs[name], marked)
-        )
-        if known is not None:
-            wanted[name] = known
+    for name, item in wanted.items():
+        if item == desired.damaged(name):
+            wanted[name] = _of_damaged(places, name, specs.get(name, []))
+    for name in specs.keys() - wanted.keys():  # somebody took its file away, so it should end
+        if _alive(specs[name], marked):
+            wanted[name] = _like(specs[name][-1], Wanted.STOPPED, "nobody: it is not deployed")
     found = {}
     for name, want in sorted(wanted.items()):
         keeper = Keeper(house, want, limits(want))
@@ -50,35 +50,35 @@ def last_generation(places: Places, pipeline: str) -> int:
     return max((spec.generation for spec in folders.specs(places).get(pipeline, [])), default=0)
 
 
-def _without_desired(places: Places, spec: RunSpec, any_alive: bool) -> Desired | None:
-    """A damaged file must not stop a pipeline; a file that somebody took away should."""
-    known = Desired(
+def _of_damaged(places: Places, name: str, specs: Sequence[RunSpec]) -> Desired:
+    """What the last run tells of a pipeline whose record is damaged: all but whether it should run.
+
+    It is neither started nor, if it lives, ended, until a person says which it is."""
+    path = places.desired(name)
+    logger.error("%s is damaged: a person has to say whether %s should run", path, name)
+    known = _like(specs[-1], Wanted.UNKNOWN, "nobody") if specs else desired.damaged(name)
+    with contextlib.suppress(OSError):
+        path.rename(path.with_name(path.name + ".bad"))
+        desired.write(places, known)
+    return known
+
+
+def _like(spec: RunSpec, wanted: Wanted, by: str) -> Desired:
+    return Desired(
         pipeline=spec.pipeline,
-        wanted=Wanted.RUNNING.value,
+        wanted=wanted.value,
         version=spec.version,
         profile=spec.profile,
         file=spec.file,
         script=spec.script,
         args=spec.args,
         generation=spec.generation,
-        by="the last run (its desired state was unreadable)",
+        by=by,
         at=spec.at,
     )
-    path = places.desired(spec.pipeline)
-    if path.exists():
-        logger.warning("%s is unreadable; it is taken from the last run", path)
-        with contextlib.suppress(OSError):
-            path.rename(path.with_name(path.name + ".bad"))
-            desired.write(places, known)
-        return known
-    if not any_alive:
-        return None
-    return Desired.from_json(
-        {**known.to_json(), "wanted": Wanted.STOPPED.value, "by": "nobody: it is not deployed"}
-    )
 
 
-def _alive(places: Places, specs: Sequence[RunSpec], marked: Sequence[processes.Marked]) -> bool:
+def _alive(specs: Sequence[RunSpec], marked: Sequence[processes.Marked]) -> bool:
     runs = {spec.run for spec in specs}
     return any(one.run in runs for one in marked)
 

@@ -123,8 +123,11 @@ function slowness(seen) {
 
 function actions(seen) {
   if (data.role !== "operate") return [h("span", { class: "muted small" }, "your key lets you look only")];
-  const isWanted = seen.deployed?.wanted === "running";
-  const found = isWanted ? [button("Restart", "restart"), button("Stop", "stop", true)] : [button("Start", "start")];
+  const byWanted = {
+    running: [button("Restart", "restart"), button("Stop", "stop", true)],
+    unknown: [button("Start", "start"), button("Stop", "stop", true)],
+  };
+  const found = byWanted[seen.deployed?.wanted] ?? [button("Start", "start")];
   if (seen.deployed?.previous.length) found.push(button("Roll back", "rollback", true));
   return seen.deployed ? found : [];
 }
