@@ -162,7 +162,7 @@ def test_a_run_takes_the_place_of_what_is_not_kept_running(known: Known) -> None
 def test_what_a_run_has_replaced_comes_back_as_it_was(former: Desired) -> None:
     begun, _ = after(deployed("v3", id="r1", dev=True, replaces=True), Known(former, True, True))
     again, _ = after(deployed("v4", id="r2", dev=True, replaces=True), Known(begun, True, True))
-    ended, _ = after(asked(What.STOP, id="r3"), Known(again, True, True))
+    ended, _ = after(asked(What.STOP, id="r3", session="r2"), Known(again, True, True))
 
     late, _ = after(asked(What.RESTORE, id="r4", session="r1"), Known(ended, False, True))
     back, _ = after(asked(What.RESTORE, id="r5", session="r2"), Known(late, False, True))
@@ -186,6 +186,16 @@ def test_what_a_person_decides_during_a_run_is_not_undone_at_its_end() -> None:
         current, _ = after(decided, Known(begun, True, True))
 
         assert after(asked(What.RESTORE, session="r1"), Known(current, True, True))[0] is current
+
+
+@pytest.mark.parametrize("what", [What.STOP, What.CUT])
+def test_a_person_s_stop_during_a_run_holds_after_its_end(what: What) -> None:
+    begun, _ = after(deployed("v3", id="r1", dev=True, replaces=True), Known(RUNS, True, True))
+    halted, _ = after(asked(what, id="r2"), Known(begun, True, True))
+
+    back, _ = after(asked(What.RESTORE, id="r3", session="r1"), Known(halted, False, True))
+
+    assert (back.version, back.wanted) == ("v2", "stopped")
 
 
 def test_a_rollback_goes_one_version_back_and_again_one_further() -> None:

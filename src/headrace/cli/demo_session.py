@@ -24,11 +24,11 @@ from headrace.demo import count, folder, topics, truth, view
 from headrace.demo.media import Medium, OnFiles
 from headrace.demo.places import PIPELINE, DemoPlaces
 from headrace.errors import Error, SetupError
-from headrace.model.requests import What
+from headrace.model.requests import Request, What
 from headrace.model.runs import Exit
 from headrace.model.status import State
 from headrace.project import asking, endings, runs
-from headrace.project.workspace import Target, Workspace, open_workspace, target
+from headrace.project.workspace import Workspace, open_workspace, target
 from headrace.supervisor import process
 
 POLL_S = 0.2
@@ -118,7 +118,7 @@ def _run(
             asking.ask(work, asked)
             if page := links.when_listening(work):
                 say(f"page: {page}")
-            session = _Session(wish, demo, work, medium, goal, own, interrupts, generator)
+            session = _Session(wish, demo, work, medium, asked, own, interrupts, generator)
             watcher = Watcher(work, demo, medium, version, wish.rate)
             try:
                 with Screen(is_live=not wish.json and sys.stdout.isatty()) as screen:
@@ -158,7 +158,7 @@ class _Session:
     demo: DemoPlaces
     work: Workspace
     medium: Medium
-    goal: Target
+    asked: Request
     own: OwnSupervisor | None
     interrupts: Interrupts
     generator: process.Companion
@@ -229,7 +229,8 @@ class _Session:
     def _stop(self, watcher: Watcher, screen: Screen, *, is_read: bool) -> _Ended:
         screen.show(watcher.seen("stopping at a batch boundary"), is_news=True)
         running = runs.newest(self.work.places, PIPELINE)
-        asking.ask(self.work, asking.request(self.work, What.STOP, PIPELINE))
+        request = asking.request(self.work, What.STOP, PIPELINE)
+        asking.ask(self.work, replace(request, session=self.asked.id))
         limits = asking.drain_limits(self.work, PIPELINE)
         wait_s = limits.timeout_s + 2 * limits.kill_s + 10
         ended = asking.await_end(self.work, running, wait_s) if running else None

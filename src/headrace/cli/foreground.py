@@ -211,7 +211,8 @@ class _Session:
 
     def _ask(self, what: What) -> None:
         try:
-            asking.ask(self.work, asking.request(self.work, what, self.goal.pipeline), 10.0)
+            request = asking.request(self.work, what, self.goal.pipeline)
+            asking.ask(self.work, replace(request, session=self.asked.id), 10.0)
         except Error as exc:
             say(str(exc), colour="red")
 

@@ -35,7 +35,7 @@ class Request(Jsonable):
     args: tuple[str, ...] = ()
     dev: bool = False
     replaces: bool = False  # of a deploy by `run`: may take the place of what is kept running
-    session: str = ""  # of a restore: the deploy of the `run` that ends
+    session: str = ""  # the deploy of the `run` that asks this at its end
     accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # of a start: Gap.to_json()
     note: str = ""  # for the audit
 

@@ -192,9 +192,13 @@ _CHANGES = {
 
 
 def _next(current: Desired, request: Request, wanted: Wanted) -> Desired:
+    former = current.former
+    if former is not None and request.session != current.session:
+        former = {**former, "wanted": wanted.value}  # a person means the pipeline, not this run
     return replace(
         current,
         wanted=wanted.value,
+        former=former,
         generation=current.generation + 1,
         accepted_gaps=request.accepted_gaps,
         by=request.by,
