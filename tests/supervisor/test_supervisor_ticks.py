@@ -389,7 +389,8 @@ def test_a_request_that_names_another_makes_it_its_own_and_drains_before_it_swit
     assert wanted is not None
     assert wanted.previous == ("v1",)
     mine.go_down()
-    assert left_alone.drivers() == []
+    assert left_alone.drivers("other") == []
+    assert len(left_alone.drivers("mine")) == 1, "no request has named it yet"
 
 
 @pytest.mark.e2e
