@@ -97,7 +97,7 @@ def test_vanished_files_are_counted_named_and_degrade_the_query() -> None:
         "4 input files vanished before being read, and the rows are missing: "
         "/in/0.json, /in/1.json, /in/2.json and 1 more."
     )
-    assert found.what in why
+    assert found.what.rstrip(".") in why
     assert "under new names" in str(found.fix)
     assert (found.since, found.where) == (110.0, "orders.py:7")
 

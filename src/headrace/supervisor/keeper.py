@@ -77,7 +77,7 @@ class Keeper:
 
     def adopt(self, spec: RunSpec, found: Process, now: float) -> None:
         """A driver that outlived its supervisor goes on as if nothing had happened."""
-        self.live = Live.adopted(self.house, spec, found, now, self._last_run())
+        self.live = Live.adopted(self.house, spec, found, now, self.past)
         self.house.history.run_started(spec, now)
         self._tell("adopted", f"run {spec.run} goes on (process {found.pid})", now)
 
@@ -102,7 +102,6 @@ class Keeper:
             )
         exit_ = replace(exit_, asked=over.orders.drain_reason)
         ended_at = min(exit_.at, now) if over.was_found_over else now
-        past = conclusions.concluded(over.spec, exit_, view, ended_at)
         conclusions.keep_series(places, run, view)
         words = f"{exit_.ending}: {health.cause(exit_)}"
         if over.was_found_over:
@@ -110,6 +109,7 @@ class Keeper:
             words += ", while no supervisor ran"
         self.house.history.run_ended(run, exit_, now)
         self._tell("run_ended", words, now, run)
+        past = conclusions.concluded(over.spec, exit_, view, ended_at)
         self._remember(past, ended_at if over.was_found_over else self.house.wall())
 
     def _remember(self, past: PastRun, noticed_at: float) -> bool:
@@ -127,9 +127,6 @@ class Keeper:
         finally:
             self.prune()
         return True
-
-    def _last_run(self) -> str | None:
-        return self.past[-1].spec.run if self.past else None
 
     def prune(self) -> None:
         kept = {self.past[-1].spec.run} if self.past else set()
@@ -210,7 +207,7 @@ class Keeper:
             self._could_not_start(spec, exc, now)
             return
         self._said.clear()
-        self.live = Live(self.house, spec, started, now, self._last_run())
+        self.live = Live(self.house, spec, started, now, self.past)
         self.house.history.run_started(spec, now)
         attempt = f", attempt {spec.attempt}" if spec.attempt > 1 else ""
         words = f"version {spec.version}, process {started.pid}{attempt}"

@@ -17,6 +17,7 @@ from headrace.checkpoints import positions
 from headrace.model.conditions import table
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
+from headrace.model.outcomes import PastRun
 from headrace.model.places import Places
 from headrace.model.runs import Orders, Process, RunSpec
 from headrace.state import folders
@@ -50,14 +51,19 @@ class Live:
     """
 
     def __init__(
-        self, house: House, spec: RunSpec, process: Process, now: float, before: str | None = None
+        self,
+        house: House,
+        spec: RunSpec,
+        process: Process,
+        now: float,
+        before: Sequence[PastRun] = (),
     ) -> None:
-        """`before` is the run before it: its counts are this one's past."""
+        """`before` are the runs before it: the counts of the last one are this one's past."""
         self.house = house
         self.spec = spec
         self.process = process
         self.known_since = now
-        past = folders.series_of(house.places, before) if before else {}
+        past = folders.series_of(house.places, before[-1].spec.run) if before else {}
         self.watch = Watch(house.places.events(spec.run), past)
         self.orders = Orders()
         self.exit_seen_at: float | None = None
@@ -73,7 +79,7 @@ class Live:
         spec: RunSpec,
         process: Process | None,
         now: float,
-        before: str | None = None,
+        before: Sequence[PastRun] = (),
     ) -> Live:
         """Of a former supervisor; without a process only its last lines are left to read."""
         found = cls(house, spec, process or NOBODY, now, before)

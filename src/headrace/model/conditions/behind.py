@@ -42,7 +42,9 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         longest = max(query.batch_ms[-3:], default=0.0) / 1000
         what += f"its batches get longer and longer, the newest took {span(longest)}."
     cause, fix = _limit(query.series, now)
-    yield Finding("falling-behind", what, cause, fix, since=since, where=query.place)
+    yield Finding(
+        slug="falling-behind", what=what, cause=cause, fix=fix, since=since, where=query.place
+    )
 
 
 def _is_behind(query: QueryView, now: trend.Trend, limits: HealthLimits) -> bool:
