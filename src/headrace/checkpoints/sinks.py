@@ -44,7 +44,7 @@ def _ahead(query: str, last: int, planned: int | None, folder: Path, again: str)
         why="a file sink skips every batch number that its log has already, so rows of the batches"
         f" up to {last} would be lost",
         where=str(folder / committed.LOG),
-        fix=f"put the checkpoint back that has written {folder}; or, {again}",
+        fix=f"put back the checkpoint that wrote {folder}; or, {again}",
         slug="sink-log-ahead",
     )
 
