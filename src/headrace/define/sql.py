@@ -4,8 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import TypeVar
 
-from headrace.errors import DefinitionError
+from headrace.errors import DefinitionError, Error
+
+E = TypeVar("E", bound=Error)
+
+DEPTH_MAX = 500  # Spark's parser gives up at about that; far deeper it takes all memory of its JVM
+_TOKENS = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|[()]", re.DOTALL
+)
+
+
+def is_too_deep(text: str) -> bool:
+    """More brackets are open at once than a parser can follow."""
+    depth = 0
+    for token in _TOKENS.finditer(text):
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        if depth > DEPTH_MAX:
+            return True
+    return False
+
+
+def too_deep(kind: type[E]) -> E:
+    return kind(
+        "The SQL is nested too deeply.",
+        why="No parser can follow so many levels of brackets or operators.",
+        fix="Name the inner parts: WITH step AS (SELECT …) SELECT … FROM step",
+        slug="sql-too-deep",
+    )
 
 
 def tables(text: str, known: Collection[str]) -> tuple[str, ...]:
@@ -16,6 +43,8 @@ def tables(text: str, known: Collection[str]) -> tuple[str, ...]:
     from sqlglot.errors import SqlglotError
     from sqlglot.optimizer.scope import traverse_scope
 
+    if is_too_deep(text):
+        raise too_deep(DefinitionError)
     try:
         statements = [s for s in sqlglot.parse(text, read="spark") if s is not None]
         if len(statements) == 1 and isinstance(statements[0], exp.Query):
@@ -24,7 +53,7 @@ def tables(text: str, known: Collection[str]) -> tuple[str, ...]:
             by_lower = {name.lower(): name for name in known}  # Spark does not mind the case
             names = [by_lower[n.lower()] for n in found if n.lower() in by_lower]
             return tuple(dict.fromkeys(names))
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         # Spark may well understand it; then every known name in the text counts.
         words = set(re.findall(r"\w+", text))
         return tuple(name for name in known if name in words)

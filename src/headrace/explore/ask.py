@@ -1,30 +1,34 @@
 """A question and its answer: Spark's SQL over committed files, run by DuckDB in this process.
 
-Invariant: one SELECT, read-only, over tables by their names. DuckDB itself is locked into the
-folders of these tables, and has no network.
+Invariant: one SELECT, read-only, over tables by their names (`guard` judges). DuckDB itself may
+open the files of these tables and nothing else, and has no network.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from headrace.define.sql import too_deep
 from headrace.errors import SqlError
+from headrace.explore import guard, live
 from headrace.explore.answer import Answer, AsOf
 from headrace.explore.names import Names
 from headrace.explore.scan import USE_SPARK, Scan, quoted, scan
-from headrace.explore.translate import translated
+from headrace.explore.translate import Translated, translated
 
 if TYPE_CHECKING:
     import duckdb
 
 ROWS_MAX = 1000
 TIMEOUT_S = 60.0
+THREADS_MAX = 8  # each one needs memory of its own
 FDS = "/dev/fd/"  # open files by number: see live.opened
 _VARYING = re.compile(r"schema mismatch|union_by_name", re.IGNORECASE)
 
@@ -47,14 +51,16 @@ def ask(
             table = names.find(parts)
             key = f"{table.written_by or table.name} {table.place}"
             if key not in scans:
-                scans[key] = scan(table, held)
+                scans[key] = scan(table, held, is_confined=names.is_confined)
             return _view(list(scans).index(key))
 
-        sql = translated(text, view_of)
+        asked = translated(text, view_of)
         try:
-            columns, types, rows = _run(sql, scans.values(), rows_max, timeout_s)
+            columns, types, rows = _run(asked, scans.values(), rows_max, timeout_s)
         except _VaryingError:
-            columns, types, rows = _run(sql, scans.values(), rows_max, timeout_s, is_varying=True)
+            columns, types, rows = _run(asked, scans.values(), rows_max, timeout_s, is_varying=True)
+        except RecursionError as exc:
+            raise too_deep(SqlError) from exc
     return Answer(
         columns=columns,
         types=types,
@@ -68,7 +74,7 @@ def ask(
 
 
 def _view(number: int) -> str:
-    """A name that no question has of its own, not even for a common table expression."""
+    """A name that no question has of its own: `guard` refuses such a common table expression."""
     return f"headrace:{number}"
 
 
@@ -77,29 +83,28 @@ class _VaryingError(Exception):
 
 
 def _run(
-    sql: str, scans: Iterable[Scan], rows_max: int, timeout_s: float, *, is_varying: bool = False
+    asked: Translated,
+    scans: Collection[Scan],
+    rows_max: int,
+    timeout_s: float,
+    *,
+    is_varying: bool = False,
 ) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[Any, ...]]]:
     import duckdb
 
-    with duckdb.connect(":memory:") as conn, _ended_after(conn, timeout_s):
+    views = {_view(number): one for number, one in enumerate(scans)}
+    with _connected() as conn, _ended_after(conn, timeout_s):
         try:
-            conn.execute("SET TimeZone = 'UTC'")
-            for number, one in enumerate(scans):
-                view = _view(number)
+            for view, one in views.items():
                 conn.execute(f"SET VARIABLE {quoted(view)} = $files", {"files": list(one.files)})
-                text = one.text(view, is_varying=is_varying or _varies(conn, one))
-                # Not a view of DuckDB's: that would look up all files once more.
-                sql = sql.replace(quoted(view), f"({text})")
-            _lock(conn, scans)
-            (statement,) = conn.extract_statements(sql)
-            if statement.type != duckdb.StatementType.SELECT:
-                raise SqlError(
-                    "Only a SELECT is answered here.",
-                    why=f"This came out as {statement.type.name}: looking changes nothing.",
-                    fix="Ask one SELECT at a time.",
-                    slug="not-a-query",
-                )
-            found = conn.execute(statement)
+            _lock(conn, [path for one in scans for path in one.files])
+            guard.check(_tree(conn, asked.sql()), set(views))
+            # Not views of DuckDB's: these would look up all files once more.
+            texts = {
+                view: one.text(view, is_varying=is_varying or _varies(conn, one))
+                for view, one in views.items()
+            }
+            found = conn.execute(asked.sql(texts))
             described = found.description or []
             rows = found.fetchmany(rows_max + 1)
         except duckdb.InterruptException as exc:
@@ -108,11 +113,28 @@ def _run(
                 fix="Ask for less (a WHERE on a partition column), or give it --timeout",
                 slug="sql-timeout",
             ) from exc
+        except (duckdb.OutOfMemoryException, MemoryError) as exc:
+            raise out_of_memory() from exc
         except duckdb.Error as exc:
             if _VARYING.search(str(exc)) and not is_varying:
                 raise _VaryingError from exc
             raise _told(exc) from exc
     return tuple(d[0] for d in described), tuple(str(d[1]) for d in described), rows
+
+
+def _tree(conn: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    conn.extract_statements(sql)  # raises for a mistake, with its place in the text
+    found = conn.execute("SELECT json_serialize_sql($sql)", {"sql": sql}).fetchone()
+    return json.loads(found[0]) if found else {}
+
+
+def out_of_memory() -> SqlError:
+    return SqlError(
+        "The question needs more memory than it may have.",
+        fix="Ask for less (a WHERE on a partition column, a LIMIT), or ask Spark: "
+        "headrace sql --spark",
+        slug="sql-memory",
+    )
 
 
 def _varies(conn: duckdb.DuckDBPyConnection, one: Scan) -> bool:
@@ -126,22 +148,34 @@ def _varies(conn: duckdb.DuckDBPyConnection, one: Scan) -> bool:
     return first != last
 
 
-def _lock(conn: duckdb.DuckDBPyConnection, scans: Iterable[Scan]) -> None:
-    """By folders: ten thousand paths would take longer than most answers. No question can name a
-    file (`translate` sees to that), so what is read in a folder is what its scan lists."""
-    folders, alone = set(), []
-    for one in scans:
-        inside = f"{(one.table.place or '').rstrip('/')}/"
-        outside = [path for path in one.files if not path.startswith(inside)]
-        alone += outside
-        folders |= {inside} if len(outside) < len(one.files) else set()
-        # DuckDB looks behind links. Of an open file whose name is gone by then (a live table has a
-        # newer snapshot) it finds the link itself, which is in this folder.
-        folders |= {f"{os.path.realpath(FDS)}/" for path in outside if path.startswith(FDS)}
-    conn.execute("SET allowed_directories = $folders", {"folders": sorted(folders)})
-    conn.execute("SET allowed_paths = $paths", {"paths": alone})
+def _connected() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    threads = min(os.cpu_count() or 1, THREADS_MAX)
+    conn = duckdb.connect(":memory:", config={"threads": threads})
+    conn.execute("SET TimeZone = 'UTC'")
+    conn.execute("SET temp_directory = ''")  # nothing is written, also not by a large question
+    conn.execute("SET python_enable_replacements = false")  # no variable of ours is a table
+    return conn
+
+
+def _lock(conn: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    """DuckDB looks behind links, here and whenever it opens a file. So a file that turns into a
+    link is noticed here, and later refused."""
+    opened = [path for path in files if path.startswith(FDS)]
+    # Of an open file whose name is gone by then (a live table has a newer snapshot) DuckDB finds
+    # the link itself, which is in this folder.
+    numbers = f"{os.path.realpath(FDS)}/"
+    expected = {*files, *(os.path.realpath(path) for path in opened)}
+    conn.execute("SET allowed_directories = $f", {"f": [numbers] if opened else []})
+    conn.execute("SET allowed_paths = $paths", {"paths": list(files)})
+    conn.execute("SET autoload_known_extensions = false")
     conn.execute("SET enable_external_access = false")
+    told = conn.execute("SELECT current_setting('allowed_paths')").fetchone()
     conn.execute("SET lock_configuration = true")
+    for path in told[0] if told else ():
+        if path not in expected and not (opened and path.startswith(numbers)):
+            raise live.misplaced(path)
 
 
 @contextmanager
@@ -160,6 +194,8 @@ def _told(exc: duckdb.Error) -> SqlError:
     import duckdb
 
     text = str(exc).split("\n\nLINE ")[0].strip()
+    if "expression depth" in text:
+        return too_deep(SqlError)
     kind, _, told = text.partition(": ")
     lines = [line.strip() for line in (told or kind).splitlines() if line.strip()]
     is_missing = isinstance(exc, duckdb.ParserException | duckdb.CatalogException)

@@ -7,16 +7,18 @@ ones have come: so it is opened at once, and read by its open file, or copied.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from headrace.connectors import snapshots
 from headrace.connectors.live import Live
+from headrace.errors import SqlError
 
 KIND = Live.kind
 
@@ -32,7 +34,7 @@ class Snapshot:
 
 def opened(folder: Path, held: ExitStack) -> Snapshot | None:
     """The newest, to be read as long as `held` is open; None while there is none yet."""
-    file = snapshots.read(folder, lambda path: path.open("rb"))
+    file = snapshots.read(folder, _open)
     if file is None:
         return None
     number = held.enter_context(file).fileno()
@@ -44,6 +46,26 @@ def opened(folder: Path, held: ExitStack) -> Snapshot | None:
         path,
         batch if isinstance(batch, int) else None,
         float(at) if isinstance(at, int | float) else os.fstat(number).st_mtime,
+    )
+
+
+def _open(path: Path) -> BinaryIO:
+    """A link in the folder could lead to any file."""
+    try:
+        return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
+    except OSError as exc:
+        if exc.errno != errno.ELOOP:
+            raise
+        raise misplaced(str(path)) from exc
+
+
+def misplaced(path: str) -> SqlError:
+    return SqlError(
+        f"{path} is not read: it is a link, or not in its table's folder.",
+        why="A link could show any file that this account may read.",
+        where=path,
+        fix="Put the file itself in its place, or ask headrace sql on the command line.",
+        slug="misplaced-file",
     )
 
 

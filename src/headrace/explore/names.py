@@ -7,9 +7,10 @@ only; which files count is `scan`'s to say.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.config import Settings, counted_from
@@ -35,6 +36,7 @@ class Table:
     schema: str | None = None
     written_by: str = ""  # PIPELINE/QUERY
     snapshots: str = ""  # of a live table: their folder
+    is_part: bool = False  # given by a path that may lie inside of a table's folder
 
     @property
     def place(self) -> str | None:
@@ -90,20 +92,28 @@ class Names:
     def _at_path(self, path: str, format: str) -> Table:
         """What a deployed stream writes there has its columns and types."""
         sink = files(counted_from(self.project, path), format)
-        if self.is_confined and not self._is_a_tables(sink.identity() or ""):
+        name = f"{format}.`{path}`"
+        real = os.path.realpath(sink.identity())  # a link may lead anywhere
+        known = sorted(self.tables.values(), key=lambda one: one.schema is not None)
+        owners = {os.path.realpath(one.place): one for one in known if one.place}
+        at = next((one for one in (real, *_above(real)) if one in owners), None)
+        if at is None and self.is_confined:
             raise SqlError(
                 f"The page does not read {path!r}: no table has its rows there.",
                 why="A path may lead anywhere on this machine; here only to what pipelines write.",
                 fix="Ask by a table's name, or use headrace sql on the command line.",
                 slug="not-a-table",
             )
-        writers = [one for one in self.tables.values() if one.place == sink.identity()]
-        schema = next((one.schema for one in writers), None)
-        return Table(f"{format}.`{path}`", sink, schema)
-
-    def _is_a_tables(self, place: str) -> bool:
-        known = {one.place for one in self.tables.values() if one.place}
-        return any(place == one or place.startswith(f"{one.rstrip('/')}/") for one in known)
+        if at is None:
+            return Table(name, sink, is_part=True)
+        owner, below = owners[at], real.removeprefix(at).split("/")
+        if any(part.startswith((".", "_")) and "=" not in part for part in below):
+            raise not_committed(path, f"It is no data of {owner.name!r}: its name is hidden.")
+        if owner.snapshots and at == real and format == "parquet":
+            return replace(owner, name=name)
+        if owner.snapshots:
+            raise not_committed(path, f"It belongs to the live table {owner.name!r}.")
+        return Table(name, sink, owner.schema if at == real else None, is_part=at != real)
 
     def _unknown(self, name: str) -> SqlError:
         known = sorted(spelled(*key) for key in self.tables)
@@ -117,6 +127,19 @@ class Names:
             else "Files are read by their path: SELECT * FROM parquet.`data/metrics`",
             slug="unknown-table",
         )
+
+
+def _above(path: str) -> tuple[str, ...]:
+    return tuple(str(one) for one in Path(path).parents)
+
+
+def not_committed(path: str, why: str) -> SqlError:
+    return SqlError(
+        f"{path!r} is not committed, so it is not read.",
+        why=why,
+        fix="Ask for the table by its name, or for its folder.",
+        slug="not-committed",
+    )
 
 
 def _lower(key: tuple[str, str]) -> tuple[str, str]:

@@ -1,11 +1,13 @@
 """From a table to the files that count, and to the DuckDB text that reads exactly these.
 
-Invariant: of a folder that a stream writes to, only what its log has committed is ever named.
+Invariant: of a folder that a stream writes to, only what its log has committed is ever named, and
+by its real path: what a link in the folder leads to is checked once, here.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from headrace.checkpoints import committed
 from headrace.connectors.files import Files
 from headrace.errors import SqlError
 from headrace.explore import live
-from headrace.explore.names import Table, files_of
+from headrace.explore.names import Table, files_of, not_committed
 
 USE_SPARK = "headrace sql --spark reads it, with a Spark of its own (some seconds more)"
 _VARIES = "FROM read_parquet("
@@ -45,8 +47,9 @@ class Scan:
         return call.removesuffix(")") + ", union_by_name = true)"
 
 
-def scan(table: Table, held: ExitStack) -> Scan:
-    """`held` keeps open what has to stay until it is read."""
+def scan(table: Table, held: ExitStack, *, is_confined: bool = False) -> Scan:
+    """`held` keeps open what has to stay until it is read. `is_confined`: no link may lead out of
+    the table's folder."""
     if table.snapshots:
         return _live(table, held)
     sink = files_of(table)
@@ -64,10 +67,13 @@ def scan(table: Table, held: ExitStack) -> Scan:
             fix=USE_SPARK,
             slug="needs-spark",
         )
-    folder = Path(sink.identity())
-    if (folder / committed.LOG).is_dir():
-        return _committed(table, sink, folder)
-    return _plain(table, sink, folder)
+    folder = Path(os.path.realpath(sink.identity()))
+    above = folder.parents if table.is_part else ()
+    owner = next((one for one in (folder, *above) if _has_log(one)), None)
+    within = folder if is_confined else None
+    if owner is None:
+        return _plain(table, sink, folder, within)
+    return _committed(table, sink, folder, owner, within)
 
 
 def _live(table: Table, held: ExitStack) -> Scan:
@@ -79,15 +85,23 @@ def _live(table: Table, held: ExitStack) -> Scan:
     return Scan(table, paths, call, found.at if found else None, found.batch if found else None)
 
 
-def _committed(table: Table, sink: Files, folder: Path) -> Scan:
+def _committed(table: Table, sink: Files, folder: Path, owner: Path, within: Path | None) -> Scan:
+    """`owner` is where the log is; `folder` may be a part of it: one partition, or one file."""
     # The moment before the files: what is read is at least as new as is said.
-    at, batch = committed.newest(folder)
-    found = committed.files(folder, with_batches=False)
-    paths = tuple(one.path for one in found if one.size > 0)
-    return Scan(table, paths, _call(table, sink, folder, paths), at, batch)
+    at, batch = committed.newest(owner)
+    paths = _real(_logged(owner), owner if within else None)
+    if folder != owner:
+        paths = [path for path in paths if f"{path}/".startswith(f"{folder}/")]
+        if not paths:
+            raise not_committed(str(folder), f"The log of {owner} lists nothing there.")
+    return Scan(table, tuple(paths), _call(table, sink, folder, tuple(paths)), at, batch)
 
 
-def _plain(table: Table, sink: Files, folder: Path) -> Scan:
+def _logged(owner: Path) -> list[str]:
+    return [one.path for one in committed.files(owner, with_batches=False) if one.size > 0]
+
+
+def _plain(table: Table, sink: Files, folder: Path, within: Path | None) -> Scan:
     """A folder that no stream writes to: all files in it, as Spark would take them."""
     if not folder.exists():
         written = f" {table.written_by} has not written anything yet." if table.written_by else ""
@@ -96,17 +110,53 @@ def _plain(table: Table, sink: Files, folder: Path) -> Scan:
             fix="headrace status says how far it is" if written else "Name an existing folder.",
             slug="nothing-to-read",
         )
-    paths = tuple(sorted(_visible(folder))) if folder.is_dir() else (str(folder),)
-    at = max((os.stat(path).st_mtime for path in paths), default=None)
+    paths: tuple[str, ...] = (str(folder),)
+    if folder.is_dir():
+        paths = tuple(_real(sorted(_visible(folder)), within))
+    at = max((os.stat(path).st_mtime for path in paths if os.path.exists(path)), default=None)
     return Scan(table, paths, _call(table, sink, folder, paths), at)
 
 
 def _visible(folder: Path) -> list[str]:
     found = []
     for place, folders, names in os.walk(folder):
+        if _has_log(Path(place)):
+            found += _logged(Path(place))
+            folders.clear()
+            continue
         folders[:] = [f for f in folders if not f.startswith((".", "_")) or "=" in f]
         found += [os.path.join(place, n) for n in names if not n.startswith((".", "_"))]
     return found
+
+
+def _has_log(folder: Path) -> bool:
+    return (folder / committed.LOG).is_dir()
+
+
+def _real(paths: Iterable[str], within: Path | None) -> list[str]:
+    """What is behind links; with `within` there may be none below that folder.
+
+    Ten thousand files share a few folders, which are resolved once.
+    """
+    folders: dict[str, str] = {}
+    found = []
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if folder not in folders:
+            folders[folder] = folder if "://" in folder else os.path.realpath(folder)
+        real = f"{folders[folder]}/{name}"
+        if os.path.islink(real):
+            real = os.path.realpath(real)
+        if within is not None and not _is_itself(path, real, within):
+            raise live.misplaced(path)
+        found.append(real)
+    return found
+
+
+def _is_itself(path: str, real: str, within: Path) -> bool:
+    """A link would change what the path is called below the folder."""
+    inside = f"{within}/"
+    return real.startswith(inside) and path.endswith(real[len(inside) - 1 :])
 
 
 def _call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...]) -> str:

@@ -6,40 +6,52 @@ Pure; the text is parsed, never run.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.connectors.files import FORMATS
+from headrace.define.sql import is_too_deep, too_deep
 from headrace.errors import SqlError
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-# DuckDB's own: of files, of settings, of other databases, and SQL inside a text.
-_LOOKS_AROUND = re.compile(
-    r"(?i:read_?.*|scan_.*|.*_scan|parquet_.*|sniff_.*|arrow_.*|duckdb_.*|pragma_.*|st_read.*"
-    r"|glob|query|query_table|getvariable|getenv|which_secret|current_setting)"
-)
-# Spark's functions that give rows, where a table may stand.
-_ROWS = (
-    "range", "sequence", "explode", "explode_outer", "posexplode", "posexplode_outer",
-    "inline", "inline_outer", "stack", "unnest", "generate_series",
-)  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A question for DuckDB, as a tree. `tables` are its places for tables, by their views."""
+
+    tree: exp.Query
+    tables: tuple[tuple[exp.Table, str], ...]
+
+    def sql(self, texts: Mapping[str, str] | None = None) -> str:
+        """With `texts`, the SQL of each view in the view's place."""
+        from sqlglot import exp
+        from sqlglot.errors import SqlglotError
+
+        for table, view in self.tables:
+            given = exp.Var(this=f"({texts[view]})") if texts else None
+            table.set("this", given or exp.to_identifier(view, quoted=True))
+        try:
+            return self.tree.sql("duckdb", comments=False)
+        except SqlglotError as exc:
+            raise _not_understood(exc) from exc
+        except RecursionError as exc:
+            raise too_deep(SqlError) from exc
 
 
-def translated(text: str, view_of: Callable[[tuple[str, ...]], str]) -> str:
+def translated(text: str, view_of: Callable[[tuple[str, ...]], str]) -> Translated:
     """For DuckDB. `view_of(parts)` says which view stands for a table; parts are between dots."""
-    from sqlglot.errors import SqlglotError
-
-    asked = _parsed(text)
-    _refuse_files(asked)
-    for table in _tables(asked):
-        _point(table, view_of(_parts(table)))
     try:
-        return asked.sql("duckdb")
-    except SqlglotError as exc:
-        raise _not_understood(exc) from exc
+        asked = _parsed(text)
+        tables = tuple((table, view_of(_parts(table))) for table in _tables(asked))
+    except RecursionError as exc:
+        raise too_deep(SqlError) from exc
+    for table, _ in tables:
+        _rename(table)
+    return Translated(asked, tables)
 
 
 def for_spark(text: str, view_of: Callable[[tuple[str, ...]], str | None]) -> str:
@@ -49,15 +61,16 @@ def for_spark(text: str, view_of: Callable[[tuple[str, ...]], str | None]) -> st
     """
     try:
         asked = _parsed(text)
-    except SqlError as exc:
-        if exc.code != "sql-syntax":
+        found = _tables(asked)
+    except (SqlError, RecursionError) as exc:
+        if isinstance(exc, SqlError) and exc.code != "sql-syntax":
             raise
         for word in dict.fromkeys(re.findall(r"\w+", text)):
             with suppress(SqlError):  # the word may be something else than a table's name
                 view_of((word,))
         return text
     places = []
-    for table in _tables(asked):
+    for table in found:
         parts = _parts(table)
         view = view_of(parts)
         if view is not None and (view,) != parts:
@@ -75,6 +88,8 @@ def _parsed(text: str) -> exp.Query:
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
+    if is_too_deep(text):
+        raise too_deep(SqlError)
     try:
         statements = [s for s in sqlglot.parse(text, read="spark") if s is not None]
     except SqlglotError as exc:
@@ -91,22 +106,6 @@ def _parsed(text: str) -> exp.Query:
     return statements[0]
 
 
-def _refuse_files(asked: exp.Query) -> None:
-    """Functions that open files or look around: only tables are read here, and by their names."""
-    from sqlglot import exp
-
-    for call in asked.find_all(exp.Func):
-        name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
-        is_table = isinstance(call.parent, exp.Table | exp.Lateral)
-        if _LOOKS_AROUND.fullmatch(name) or (is_table and name.lower() not in _ROWS):
-            raise SqlError(
-                f"{name.lower()}(…) is not answered here.",
-                why="Only tables are read, and of their files only those that are committed.",
-                fix="Name the table, or the folder: SELECT * FROM parquet.`data/metrics`",
-                slug="not-a-table",
-            )
-
-
 def _tables(asked: exp.Query) -> list[exp.Table]:
     """Without common table expressions: their names are the question's own."""
     from sqlglot import exp
@@ -121,13 +120,12 @@ def _parts(table: exp.Table) -> tuple[str, ...]:
     return tuple(part.name for part in table.parts)
 
 
-def _point(table: exp.Table, view: str) -> None:
-    """The view in the table's place, under the name by which the rest of the text calls it."""
+def _rename(table: exp.Table) -> None:
+    """Whatever takes the table's place, the rest of the text calls it by the table's name."""
     from sqlglot import exp
 
     if not table.alias and table.db.lower() not in FORMATS:
         table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
-    table.set("this", exp.to_identifier(view, quoted=True))
     table.set("db", None)
     table.set("catalog", None)
 
