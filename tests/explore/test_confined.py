@@ -375,14 +375,25 @@ def swap(
     lines(file, "fine")
 
 
-@pytest.mark.parametrize(("step", "code"), [("_real", "misplaced-file"), ("_lock", "sql-failed")])
+@pytest.mark.parametrize(
+    ("step", "paths_max", "code"),
+    [
+        ("_real", 1000, "misplaced-file"),
+        ("_lock", 1000, "sql-failed"),
+        ("_real", 0, "sql-failed"),  # a table of many files
+        ("_lock", 0, "sql-failed"),
+    ],
+)
 def test_a_file_that_becomes_a_link_between_check_and_read_is_refused(
     ask: Ask,
     project: Path,
+    monkeypatch: pytest.MonkeyPatch,
     swap: Callable[[str, Callable[[], None]], None],
     step: str,
+    paths_max: int,
     code: str,
 ) -> None:
+    monkeypatch.setattr(questions, "PATHS_MAX", paths_max)
     file = project / "data" / "lines" / "a.txt"
 
     def change() -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ROWS_MAX = 1000
 TIMEOUT_S = 60.0
 THREADS_MAX = 8  # each one needs memory of its own
+PATHS_MAX = 1000
 FDS = "/dev/fd/"  # open files by number: see live.opened
 _VARYING = re.compile(r"schema mismatch|union_by_name", re.IGNORECASE)
 
@@ -160,21 +161,31 @@ def _connected() -> duckdb.DuckDBPyConnection:
 
 
 def _lock(conn: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
-    """DuckDB looks behind links, here and whenever it opens a file. So a file that turns into a
-    link is noticed here, and later refused."""
+    """Where there are many files, by their folders: ten thousand paths would take longer than most
+    answers. What is read there is still what a scan lists, since no question can name a file.
+
+    DuckDB looks behind links, here and whenever it opens a file. So a file or folder that has
+    become a link is noticed here, and one that becomes a link later is refused.
+    """
     opened = [path for path in files if path.startswith(FDS)]
     # Of an open file whose name is gone by then (a live table has a newer snapshot) DuckDB finds
     # the link itself, which is in this folder.
-    numbers = f"{os.path.realpath(FDS)}/"
-    expected = {*files, *(os.path.realpath(path) for path in opened)}
-    conn.execute("SET allowed_directories = $f", {"f": [numbers] if opened else []})
-    conn.execute("SET allowed_paths = $paths", {"paths": list(files)})
+    numbers = [f"{os.path.realpath(FDS)}/"] if opened else []
+    paths, folders = list(files), list(numbers)
+    if len(files) > PATHS_MAX:
+        paths = opened
+        folders += sorted({f"{path.rpartition('/')[0]}/" for path in files if path not in opened})
+    meant = {*paths, *folders, *(os.path.realpath(path) for path in opened)}
+    conn.execute("SET allowed_paths = $paths", {"paths": paths})
+    conn.execute("SET allowed_directories = $folders", {"folders": folders})
     conn.execute("SET autoload_known_extensions = false")
     conn.execute("SET enable_external_access = false")
-    told = conn.execute("SELECT current_setting('allowed_paths')").fetchone()
     conn.execute("SET lock_configuration = true")
+    told = conn.execute(
+        "SELECT current_setting('allowed_paths') || current_setting('allowed_directories')"
+    ).fetchone()
     for path in told[0] if told else ():
-        if path not in expected and not (opened and path.startswith(numbers)):
+        if path not in meant and not path.startswith(tuple(numbers)):
             raise live.misplaced(path)
 
 

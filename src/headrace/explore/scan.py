@@ -7,8 +7,8 @@ by its real path: what a link in the folder leads to is checked once, here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Set
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,19 +138,30 @@ def _real(paths: Iterable[str], within: Path | None) -> list[str]:
 
     Ten thousand files share a few folders, which are resolved once.
     """
-    folders: dict[str, str] = {}
+    folders: dict[str, tuple[str, Set[str]]] = {}
     found = []
     for path in paths:
         folder, _, name = path.rpartition("/")
         if folder not in folders:
-            folders[folder] = folder if "://" in folder else os.path.realpath(folder)
-        real = f"{folders[folder]}/{name}"
-        if os.path.islink(real):
+            folders[folder] = _looked_at(folder)
+        place, links = folders[folder]
+        real = f"{place}/{name}"
+        if name in links:
             real = os.path.realpath(real)
         if within is not None and not _is_itself(path, real, within):
             raise live.misplaced(path)
         found.append(real)
     return found
+
+
+def _looked_at(folder: str) -> tuple[str, Set[str]]:
+    """Where it really is, and which names in it are links."""
+    if "://" in folder:
+        return folder, frozenset()
+    place = os.path.realpath(folder)
+    with suppress(OSError), os.scandir(place) as entries:
+        return place, {one.name for one in entries if one.is_symlink()}
+    return place, frozenset()
 
 
 def _is_itself(path: str, real: str, within: Path) -> bool:
