@@ -56,8 +56,8 @@ BORDERS = {
 # module -> why it may start or end processes
 PROCESSES = {
     "headrace.supervisor.process": "the room for it",
-    "headrace.web.workers": "a question of the page must be ended hard, and the web never imports"
-    " the supervisor",
+    "headrace.project.workers": "a question of the page must be ended hard, and the web never"
+    " imports the supervisor; headrace sql has the same limits",
 }
 
 # module -> why it may call eval, exec or print

@@ -100,6 +100,19 @@ def test_as_json_it_has_types_rows_and_the_moment(words: Project) -> None:
     assert table["as_of"].endswith("+00:00")
 
 
+def test_values_of_all_types_come_out_as_text(words: Project) -> None:
+    text = (
+        "SELECT TIMESTAMP '2026-01-01 10:00:05' AS at, DATE '2026-01-01' AS day, X'00ff' AS raw, "
+        "CAST(1.5 AS DECIMAL(3, 1)) AS price, NULL AS no, uuid() AS id"
+    )
+
+    (shown,) = words.headrace("sql", text).stdout.splitlines()[1:]
+    (row,) = words.json("sql", text)["rows"]
+
+    assert shown.split()[:6] == ["2026-01-01", "10:00:05", "2026-01-01", "AP8=", "1.5", "null"]
+    assert row[:4] == ["2026-01-01T10:00:05+00:00", "2026-01-01", "AP8=", "1.5"]
+
+
 def test_a_question_may_come_on_standard_input(words: Project) -> None:
     done = words.headrace("sql", "-", input="SELECT sum(n) AS total FROM words")
 
@@ -131,6 +144,34 @@ def test_a_wrong_question_has_code_2_and_the_near_miss(words: Project) -> None:
     error = words.json("sql", "SELECT * FROM wrods", code=2)["error"]
 
     assert (error["slug"], error["fix"]) == ("unknown-table", "Did you mean 'words'?")
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        # DuckDB does not listen while it is at this one: its process is killed.
+        ("SELECT levenshtein(repeat('a', 400000), repeat('b', 400000))", "sql-timeout"),
+        ("SELECT repeat('x', 2000000000)", "sql-memory"),
+        ("SELECT " + "(" * 3000 + "1" + ")" * 3000, "sql-too-deep"),
+    ],
+    ids=["time", "memory", "depth"],
+)
+def test_a_question_has_limits_and_says_which_one_it_met(
+    project: Project, text: str, slug: str
+) -> None:
+    limit = "1s" if slug == "sql-timeout" else "60s"
+
+    error = project.json("sql", text, "--timeout", limit, code=2)["error"]
+
+    assert error["slug"] == slug
+
+
+def test_a_large_answer_and_any_file_are_for_the_command_line(words: Project) -> None:
+    (words.folder / "notes.txt").write_text("mine\n")
+
+    body = words.json("sql", "SELECT value, repeat('x', 6000000) FROM text.`notes.txt`")
+
+    assert (body["rows"][0][0], len(body["rows"][0][1])) == ("mine", 6_000_000)
 
 
 def test_nothing_is_written(words: Project) -> None:

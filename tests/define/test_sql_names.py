@@ -51,3 +51,26 @@ def test_only_one_query_is_accepted(text: str) -> None:
 
 def test_what_only_spark_understands_counts_every_known_word() -> None:
     assert sql.tables("SELECT ?? FROM logs @@ x", KNOWN) == ("logs",)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_deep"),
+    [
+        ("SELECT " + "(" * 3000 + "1" + ")" * 3000, True),
+        ("SELECT " + "(" * 501 + "1", True),
+        ("SELECT " + "(1) + " * 3000 + "1", False),
+        ("SELECT '" + "(" * 3000 + "', `" + "(" * 3000 + "` -- " + "(" * 3000, False),
+        ("SELECT /* " + "(" * 3000 + " */ 1", False),
+    ],
+    ids=["brackets", "unclosed", "beside", "quoted", "commented"],
+)
+def test_nesting_is_measured_by_open_brackets(text: str, is_deep: bool) -> None:
+    assert sql.is_too_deep(text) == is_deep
+
+
+def test_a_definition_nested_too_deeply_is_refused_and_one_for_spark_is_left_to_it() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        sql.tables("SELECT " + "(" * 3000 + "1" + ")" * 3000 + " FROM logs", KNOWN)
+    assert caught.value.code == "sql-too-deep"
+
+    assert sql.tables("SELECT " + "(" * 99 + "1" + ")" * 99 + " FROM logs", KNOWN) == ("logs",)

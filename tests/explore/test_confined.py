@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +22,7 @@ from headrace import config
 from headrace.connectors.snapshots import Snapshots
 from headrace.errors import Error, SqlError
 from headrace.explore import ask as questions
-from headrace.explore import names, scan
+from headrace.explore import guard, names, scan
 from headrace.explore.answer import Answer
 from headrace.model.pipeline import Definition, Query
 
@@ -344,6 +345,42 @@ def test_no_question_reads_or_changes_anything_else(ask: Ask, project: Path, tex
     )  # fmt: skip
     assert PLANTED not in str(caught.value)
     assert sorted(project.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WITH x AS (COPY (SELECT 1) TO '/tmp/x.parquet') SELECT * FROM x",
+        "WITH x AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM x",
+        "SELECT * FROM (WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x)",
+        "SELECT (WITH x AS (UPDATE t SET a = 1 RETURNING *) SELECT a FROM x)",
+        "SELECT 1; SELECT 2",
+        "DESCRIBE t",
+        "FROM (SHOW ALL TABLES)",
+        "SUMMARIZE t",
+        "FROM 'x.parquet'",
+        "FROM t AT (VERSION => 1), 'x.parquet'",
+        "SELECT * FROM memory.main.t",
+        'WITH "x.parquet" AS (SELECT 1) SELECT 1',
+        "SELECT * FROM t PIVOT (max(a) FOR b IN (SELECT b FROM 'x.parquet'))",
+        "SELECT * FROM t ORDER BY (SELECT max(content) FROM read_text('x'))",
+        "SELECT list_transform([1], lambda x: getvariable('x'))",
+        "SELECT * FROM system.main.range(3)",
+        "SELECT COLUMNS(c -> getenv(c) IS NULL) FROM t",
+        "PIVOT t ON a",
+        "CALL range(3)",
+        "EXPLAIN SELECT 1",
+    ],
+)
+def test_the_guard_judges_what_duckdb_itself_understands(text: str) -> None:
+    """Also where the translation lets something pass."""
+    with duckdb.connect(":memory:") as conn:
+        (told,) = conn.execute("SELECT json_serialize_sql($sql)", {"sql": text}).fetchone() or ()
+
+    with pytest.raises(SqlError) as caught:
+        guard.check(json.loads(told), {"t"})
+
+    assert caught.value.code in ("not-a-query", "not-a-table")
 
 
 def test_a_text_that_holds_the_name_of_a_table_stays_a_text(ask: Ask) -> None:

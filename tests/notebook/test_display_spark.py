@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace.connectors.connector import Connector
-from headrace.errors import ConnectorError, DefinitionError, Error
+from headrace.errors import ConnectorError, DefinitionError, Error, SqlError
 from headrace.notebook import taking
 from headrace.notebook.subjects import Own
 
@@ -272,3 +272,11 @@ def test_what_hr_write_cannot_do_is_refused(spark: Any, tmp_path: Path) -> None:
     assert refused(frame, hr.live()) == "no-batch-write"
     assert refused(frame, hr.text(tmp_path / "text")) == "sink-schema"
     assert refused(frame, hr.rate()) == "no-batch-write"
+
+
+@pytest.mark.parametrize("nested", ["(" * 3000 + "1" + ")" * 3000, "- " * 3000 + "1"])
+def test_sql_that_is_nested_too_deeply_is_refused_in_words(spark: Any, nested: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        hr.sql(f"SELECT {nested}", spark=spark)
+
+    assert caught.value.code == "sql-too-deep"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 from datetime import datetime
@@ -15,13 +16,13 @@ from rich.text import Text
 from headrace.cli import definitions, spinner
 from headrace.cli import tables as shown
 from headrace.errors import SetupError, SqlError, revived
-from headrace.explore import ask as questions
 from headrace.explore import names, translate
 from headrace.explore.answer import Answer, AsOf, plain
 from headrace.jsonfile import read_json
 from headrace.model.health import clock
 from headrace.model.runs import RunSpec
 from headrace.project import tables
+from headrace.project.workers import Workers
 from headrace.project.workspace import Workspace
 from headrace.supervisor import process
 
@@ -29,7 +30,11 @@ RIGHT = ("BIGINT", "INT", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "SMALLINT", "
 
 
 def ask(work: Workspace, text: str, rows_max: int, timeout_s: float) -> Answer:
-    return questions.ask(text, tables.known_names(work), rows_max=rows_max, timeout_s=timeout_s)
+    """In a child: a question that DuckDB does not end by itself, or that needs too much memory, is
+    ended from outside."""
+    with contextlib.closing(Workers(work.settings, count=1)) as children:
+        told = children.ask("sql", timeout_s, sql=text, rows=rows_max, as_account=True)
+    return Answer.from_json(told)
 
 
 def ask_spark(work: Workspace, text: str, rows_max: int, timeout_s: float, quiet: bool) -> Answer:

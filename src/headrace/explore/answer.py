@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,31 @@ class Answer:
             ],
         }
 
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Answer:
+        """What `to_json` has made, with moments as such."""
+        types = tuple(column["type"] for column in body["columns"])
+        return cls(
+            columns=tuple(column["name"] for column in body["columns"]),
+            types=types,
+            rows=tuple(tuple(map(_revived, types, row)) for row in body["rows"]),
+            is_cut=body["is_cut"],
+            took_s=body["took_ms"] / 1000,
+            tables=tuple(
+                AsOf(one["name"], _seconds(one["as_of"]), one["batch"], one["files"])
+                for one in body["tables"]
+            ),
+        )
+
+
+def _revived(kind: str, value: Any) -> Any:
+    is_moment = kind.startswith("TIMESTAMP") and isinstance(value, str)
+    return datetime.fromisoformat(value) if is_moment else value
+
+
+def _seconds(at: str | None) -> float | None:
+    return datetime.fromisoformat(at).timestamp() if at else None
+
 
 def plain(value: Any) -> Any:
     """For JSON: times as ISO text, in UTC where they are moments; bytes as base64."""
@@ -56,7 +82,7 @@ def plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
-    if isinstance(value, Decimal | timedelta):
+    if isinstance(value, Decimal | timedelta | UUID):
         return str(value)
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}

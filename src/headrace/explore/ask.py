@@ -37,6 +37,7 @@ _VARYING = re.compile(r"schema mismatch|union_by_name", re.IGNORECASE)
 def prepare() -> None:
     """Load what answers, so that the first question need not wait for it."""
     import duckdb
+    import sqlglot.optimizer.scope  # noqa: F401
 
     duckdb.connect(":memory:").close()
 

@@ -16,7 +16,8 @@ from headrace import config
 from headrace.config import DEV, Settings
 from headrace.connectors import jars, kinds
 from headrace.connectors.connector import Connector
-from headrace.errors import ConnectorError, DefinitionError, SetupError
+from headrace.define.sql import is_too_deep, too_deep
+from headrace.errors import ConnectorError, DefinitionError, SetupError, SqlError
 from headrace.failures.classify import FailureText, classify
 from headrace.notebook.session import STOP_AND_START
 from headrace.words import near
@@ -62,6 +63,8 @@ def write(frame: DataFrame, sink: Connector | str) -> None:
 
 def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
     """Spark's answer to SQL text; over a view of a stream it is a stream, too: hr.display it."""
+    if is_too_deep(text):
+        raise too_deep(SqlError)
     session = spark or active()
     if session is None:
         raise SetupError(
@@ -70,7 +73,14 @@ def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
             fix="Make one first: spark = hr.session()",
             slug="no-session",
         )
-    return session.sql(text)
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return session.sql(text)
+    except Py4JJavaError as exc:  # what Spark has words for is not one of these
+        if exc.java_exception.getClass().getName() != "java.lang.StackOverflowError":
+            raise
+        raise too_deep(SqlError) from exc
 
 
 def active() -> SparkSession | None:

@@ -1,12 +1,14 @@
 """`python -m headrace.project.worker PROJECT PROFILE`: answers questions, one line of JSON each.
 
-The page's process has such children, so that a question can be ended for good, and so that what
-reads data (DuckDB, Arrow) is not in the process that is open to the network. Ends with its stdin.
+The page and `headrace sql` have such children (`workers`), so that a question can be ended for good
+and cannot take all memory. For the page it also keeps what reads data (DuckDB, Arrow) out of the
+process that is open to the network. Its first line says that it is ready; it ends with its stdin.
 Invariant: one line in, one line out, whatever the question was.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import resource
 import sys
@@ -25,16 +27,19 @@ from headrace.explore.quarantines import over_time, quarantines
 from headrace.project import tables
 from headrace.project.workspace import Workspace
 
-MEMORY_BYTES = 6 * 1024**3  # of addresses; what DuckDB may really use is set below
+MEMORY_BYTES = 2 * 1024**3
+ORPHAN_S = 10.0  # longer than its parent, if that still lives, lets a question take
 CELL_MAX = 10_000
 ANSWER_BYTES = 5 * 1024 * 1024
 
 
 def main() -> int:
     settings = config.load(Path(sys.argv[1]), sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     questions.prepare()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     for line in sys.stdin:
         sys.stdout.write(answer(settings, line) + "\n")
         sys.stdout.flush()
@@ -44,9 +49,11 @@ def main() -> int:
 def answer(settings: Settings, line: str) -> str:
     try:
         asked = json.loads(line)
+        # From a thread in C: it ends the process also where DuckDB or Python does not listen.
+        faulthandler.dump_traceback_later(float(asked["timeout_s"]) + ORPHAN_S, exit=True)
         body = OPERATIONS[asked["what"]](settings, asked)
         text = json.dumps({"ok": body})
-        if len(text) > ANSWER_BYTES:
+        if len(text) > ANSWER_BYTES and not asked.get("as_account"):
             raise SqlError(
                 f"The answer is larger than {ANSWER_BYTES // 1024**2} MB.",
                 fix="ask for fewer rows (LIMIT), or for fewer columns",
@@ -56,16 +63,14 @@ def answer(settings: Settings, line: str) -> str:
     except Error as exc:
         return json.dumps({"error": exc.as_dict()})
     except MemoryError:
-        what, fix = "The question needs too much memory.", "ask for less, or use headrace sql"
-        error = SqlError(what, fix=fix, slug="sql-memory")
-        return json.dumps({"error": error.as_dict()})
+        return json.dumps({"error": questions.out_of_memory().as_dict()})
     except Exception as exc:  # a border: one line in, one line out
         traceback.print_exc()
-        is_deep = isinstance(exc, RecursionError)
-        words = "It is nested too deeply." if is_deep else type(exc).__name__
         what, fix = "The question cannot be answered.", "make it simpler, or use headrace sql"
-        error = SqlError(what, why=words, fix=fix, slug="sql-failed")
+        error = SqlError(what, why=type(exc).__name__, fix=fix, slug="sql-failed")
         return json.dumps({"error": error.as_dict()})
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def known(settings: Settings) -> names.Names:
@@ -73,14 +78,18 @@ def known(settings: Settings) -> names.Names:
 
 
 def _sql(settings: Settings, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """`as_account`: for somebody who may read all files of this account anyway, and wants the whole
+    answer."""
+    is_free = bool(asked.get("as_account"))
     got = questions.ask(
         asked["sql"],
-        known(settings),
+        replace(known(settings), is_confined=not is_free),
         rows_max=int(asked["rows"]),
         timeout_s=float(asked["timeout_s"]),
     )
     body = got.to_json()
-    body["rows"] = [[_short(value) for value in row] for row in body["rows"]]
+    if not is_free:
+        body["rows"] = [[_short(value) for value in row] for row in body["rows"]]
     return body
 
 

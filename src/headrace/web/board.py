@@ -20,9 +20,9 @@ from headrace.model import glance
 from headrace.model.runs import Exit
 from headrace.model.status import PipelineStatus
 from headrace.project import definitions, reading, tables
+from headrace.project.workers import Workers
 from headrace.state import desired
 from headrace.store import alerts, db, progress, runs
-from headrace.web.workers import Workers
 
 if TYPE_CHECKING:
     from headrace.web.site import Site

@@ -1,7 +1,7 @@
 """SQL on the page: what can be asked, and answers with their limits.
 
 Spark's SQL never runs in Spark here: it can run code. It is translated and answered by DuckDB, in a
-child that is killed when it takes too long (`workers.py`, `explore/ask.py`).
+child that is killed when it takes too long (`project/workers.py`, `explore/ask.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Live tables over HTTP: all of them, one as rows, CSV or Parquet, and one row by its key.
 
-The data is read by a worker (`workers.py`); a Parquet download is the snapshot as it is on disk.
+The data is read by a worker (`project/workers.py`). A Parquet download is the snapshot as it is on
+disk.
 """
 
 from __future__ import annotations

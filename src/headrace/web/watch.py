@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 
 from headrace.errors import Error
+from headrace.project.workers import Workers
 from headrace.state import supervisors
 from headrace.web import board, jsontext
 from headrace.web.pace import Pace, Streams
 from headrace.web.shelf import Shelf
-from headrace.web.workers import Workers
 
 if TYPE_CHECKING:
     from headrace.web.site import Site

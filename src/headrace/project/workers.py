@@ -1,7 +1,8 @@
 """Children that answer questions over data: see `project/worker.py`, which is what they run.
 
-Invariants: at most WORKERS questions at once; one that takes too long is killed with its child, and
-a new one is started; nothing of a question is on a command line.
+The page and `headrace sql` ask this way. Invariants: no more questions at once than children; one
+that takes too long is killed with its child, and a new one is started; nothing of a question is on
+a command line.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ GRACE_S = 1.0  # to end a question by itself, and say so
 class Workers:
     """Owns the children; started when first needed."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, count: int = WORKERS) -> None:
+        self._count = count
         self._command = (
             sys.executable,
             "-P",
@@ -39,7 +41,7 @@ class Workers:
             settings.profile,
         )
         self._free: queue.Queue[_Child | None] = queue.Queue()
-        for _ in range(WORKERS):
+        for _ in range(count):
             self._free.put(None)  # a place, without a child in it yet
         self._is_closed = threading.Event()
 
@@ -60,7 +62,7 @@ class Workers:
 
     def close(self) -> None:
         self._is_closed.set()
-        for _ in range(WORKERS):
+        for _ in range(self._count):
             with contextlib.suppress(queue.Empty):
                 child = self._free.get(timeout=1.0)
                 if child is not None:
@@ -72,7 +74,7 @@ class Workers:
             child = self._free.get(timeout=wait_s)
         except queue.Empty:
             raise Error(
-                f"{WORKERS} questions are being answered already.",
+                f"{self._count} questions are being answered already.",
                 why="More at once would take the machine from the pipelines.",
                 fix="ask again in a moment",
                 slug="too-many",
@@ -100,6 +102,7 @@ class _Child:
             stdout=subprocess.PIPE,
             start_new_session=True,  # its errors go where ours go: into the log
         )
+        self._content = b""  # what it has said and nobody has read yet
         self._has_started = False
         self.has_died = False  # of a question, by itself
 
@@ -109,32 +112,40 @@ class _Child:
 
     def answer(self, line: str, timeout_s: float) -> Mapping[str, Any] | None:
         """None: it took too long, or died of it; then it is ended."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None  # noqa: S101 - asked for above
-        assert stdout is not None  # noqa: S101
-        deadline = time.monotonic() + timeout_s + (0.0 if self._has_started else START_S)
-        content = b""
         try:
+            self._has_started = self._has_started or self._said(START_S) is not None
+            if not self._has_started:
+                return None
+            stdin = self._process.stdin
+            assert stdin is not None  # noqa: S101 - asked for above
             stdin.write(line.encode() + b"\n")
             stdin.flush()
-            while not content.endswith(b"\n"):
-                left = deadline - time.monotonic()
-                if left <= 0 or not select.select([stdout], [], [], left)[0]:
-                    self.end()
-                    return None
-                piece = stdout.read1(1 << 16)  # type: ignore[attr-defined]
-                if not piece:
-                    self.has_died = True
-                    self.end()
-                    return None
-                content += piece
+            content = self._said(timeout_s)
         except OSError:
             self.has_died = True
             self.end()
             return None
-        self._has_started = True
-        told = json.loads(content)
+        told = json.loads(content) if content is not None else None
         return told if isinstance(told, dict) else None
+
+    def _said(self, timeout_s: float) -> bytes | None:
+        """The next line."""
+        stdout = self._process.stdout
+        assert stdout is not None  # noqa: S101 - asked for above
+        deadline = time.monotonic() + timeout_s
+        pieces = [self._content]
+        while b"\n" not in pieces[-1]:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+                self.end()
+                return None
+            pieces.append(stdout.read1(1 << 20))  # type: ignore[attr-defined]
+            if not pieces[-1]:
+                self.has_died = True
+                self.end()
+                return None
+        line, _, self._content = b"".join(pieces).partition(b"\n")
+        return line
 
     def end(self) -> None:
         with contextlib.suppress(OSError):
@@ -148,10 +159,10 @@ class _Child:
 
 def died() -> SqlError:
     return SqlError(
-        "What answers questions ended while it was at this one.",
-        why="Perhaps it needed more memory than it may have; the page's log says more.",
-        where="web.log in the state folder",
-        fix="ask for less, or use headrace sql",
+        "The process that answers questions ended while it worked on this one.",
+        why="Perhaps it needed more memory than it may have. Its last words are in web.log for a"
+        " question of the page, above for one of the command line.",
+        fix="ask for less (a WHERE on a partition column), or ask Spark: headrace sql --spark",
         slug="sql-died",
     )
 
@@ -159,7 +170,7 @@ def died() -> SqlError:
 def too_slow(timeout_s: float) -> SqlError:
     return SqlError(
         f"There was no answer within {timeout_s:g} s, so the question was ended.",
-        why="The page answers quick questions only, to leave the machine to the pipelines.",
-        fix="ask for less (a WHERE on a partition column), or use headrace sql --timeout",
+        fix="ask for less (a WHERE on a partition column), or use headrace sql with a longer"
+        " --timeout",
         slug="sql-timeout",
     )
