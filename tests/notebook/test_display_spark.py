@@ -274,7 +274,7 @@ def test_what_hr_write_cannot_do_is_refused(spark: Any, tmp_path: Path) -> None:
     assert refused(frame, hr.rate()) == "no-batch-write"
 
 
-@pytest.mark.parametrize("nested", ["(" * 3000 + "1" + ")" * 3000, "- " * 3000 + "1"])
+@pytest.mark.parametrize("nested", ["(" * 3000 + "1" + ")" * 3000, "- " * 100_000 + "1"])
 def test_sql_that_is_nested_too_deeply_is_refused_in_words(spark: Any, nested: str) -> None:
     with pytest.raises(SqlError) as caught:
         hr.sql(f"SELECT {nested}", spark=spark)

@@ -273,6 +273,18 @@ def test_a_live_table_as_rows_csv_and_parquet(asking: Visitor, tmp_path: Path) -
     assert pq.read_table(tmp_path / "x.parquet").num_rows == 3
 
 
+def test_a_snapshot_that_is_a_link_is_not_handed_out(asking: Visitor, folder: Path) -> None:
+    link = folder / "results/shop/counts/v1/99.parquet"
+    link.symlink_to(folder / "secret.txt")
+    try:
+        done = [asking.http.get(f"/api/live/counts?as={kind}") for kind in ("parquet", "csv")]
+    finally:
+        link.unlink()
+
+    assert [one.json()["error"]["slug"] for one in done] == ["misplaced-file"] * 2
+    assert PLANTED not in "".join(one.text for one in done)
+
+
 @pytest.mark.parametrize(("key", "n"), [("a", 1), ("b's", 2), ("%3Cimg%20src=x%3E", 3)])
 def test_the_row_of_a_key(asking: Visitor, key: str, n: int) -> None:
     told = asking.get(f"/api/live/counts/{key}")

@@ -34,7 +34,7 @@ class Snapshot:
 
 def opened(folder: Path, held: ExitStack) -> Snapshot | None:
     """The newest, to be read as long as `held` is open; None while there is none yet."""
-    file = snapshots.read(folder, _open)
+    file = snapshots.read(folder, open_itself)
     if file is None:
         return None
     number = held.enter_context(file).fileno()
@@ -49,8 +49,8 @@ def opened(folder: Path, held: ExitStack) -> Snapshot | None:
     )
 
 
-def _open(path: Path) -> BinaryIO:
-    """A link in the folder could lead to any file."""
+def open_itself(path: Path) -> BinaryIO:
+    """The file, never what a link leads to."""
     try:
         return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
     except OSError as exc:

@@ -73,14 +73,24 @@ def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
             fix="Make one first: spark = hr.session()",
             slug="no-session",
         )
-    from py4j.protocol import Py4JJavaError
-
     try:
         return session.sql(text)
-    except Py4JJavaError as exc:  # what Spark has words for is not one of these
-        if exc.java_exception.getClass().getName() != "java.lang.StackOverflowError":
-            raise
-        raise too_deep(SqlError) from exc
+    except Exception as exc:
+        if _is_of_depth(exc):
+            raise too_deep(SqlError) from exc
+        raise
+
+
+def _is_of_depth(exc: Exception) -> bool:
+    """Spark's parser has met its limit; it has words for that only where it is near."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import ParseException
+
+    if isinstance(exc, ParseException):
+        return bool(exc.getCondition() == "FAILED_TO_PARSE_TOO_COMPLEX")
+    if isinstance(exc, Py4JJavaError):
+        return bool(exc.java_exception.getClass().getName() == "java.lang.StackOverflowError")
+    return False
 
 
 def active() -> SparkSession | None:

@@ -28,7 +28,7 @@ from headrace.project import tables
 from headrace.project.workspace import Workspace
 
 MEMORY_BYTES = 2 * 1024**3
-ORPHAN_S = 10.0  # longer than its parent, if that still lives, lets a question take
+ORPHAN_S = 5.0  # longer than its parent, if that still lives, lets a question take
 CELL_MAX = 10_000
 ANSWER_BYTES = 5 * 1024 * 1024
 

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from headrace.connectors import snapshots
 from headrace.errors import ConfigError
+from headrace.explore import live
 from headrace.explore.names import column, spelled
 from headrace.web import board
 from headrace.web.site import Visit
@@ -127,7 +128,7 @@ def _parquet(about: dict[str, Any]) -> Response:
 
 
 def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with live.open_itself(path) as file:
         if os.fstat(file.fileno()).st_size > DOWNLOAD_MAX:
             raise ConfigError(
                 f"The snapshot is larger than {DOWNLOAD_MAX // 1024**2} MB.",
