@@ -210,8 +210,7 @@ class Keeper:
         self.live = Live(self.house, spec, started, now, self.past)
         self.house.history.run_started(spec, now)
         attempt = f", attempt {spec.attempt}" if spec.attempt > 1 else ""
-        words = f"version {spec.version}, process {started.pid}{attempt}"
-        self._tell("run_launched", words, now)
+        self._tell("run_launched", f"version {spec.version}, process {started.pid}{attempt}", now)
 
     def _could_not_start(self, spec: RunSpec, exc: OSError, now: float) -> None:
         """A failed start like any other: it waits, people are told, and it is tried again."""
