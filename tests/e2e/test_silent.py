@@ -1,5 +1,5 @@
 """Nothing fails, and the answer is wrong or missing: what `status` and `why` say, and that the fix
-they give works. One project, one driver, six kinds of trouble at once."""
+they give works. One project, one driver, eight kinds of trouble at once."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Feed:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.trouble = False
+        self.renamed = False  # and stays so: the fix is on our side
         self.written: Counter[str] = Counter()
         self._number = itertools.count()
         self._end = threading.Event()
@@ -60,6 +61,8 @@ class Feed:
             self._file("right", rows)
         self._file("ids", [self._row(first * 40 + n, now) for n in range(1_200)])
         self._file("times", rows)
+        room, temp = ("cellar", "temperature") if self.renamed else ("kitchen", "temp")
+        self._file("devices", [{"id": first + n, "room": room, temp: 20.5} for n in range(ROWS)])
 
     def ahead(self) -> None:
         """One row of a device whose clock is a year ahead."""
@@ -97,14 +100,16 @@ EXPECTED = {
     "watermark-held": "paired",
     "state-grows": "unique",
     "falling-behind": "loaded",
+    "field-null": "placed",
+    "lookup-unmatched": "placed",
 }
 
 
-def test_six_kinds_of_silent_trouble_are_seen_explained_and_mended(project: rig.Project) -> None:
+def test_eight_kinds_of_silent_trouble_are_seen_explained_and_mended(project: rig.Project) -> None:
     with Feed(project.folder) as feed:
         project.headrace("up", "sensors")
         rig.eventually("the queries have a past", lambda: is_warm(project), 120)
-        feed.trouble = True
+        feed.trouble = feed.renamed = True
         began_at = datetime.now(UTC)
         feed.ahead()
         (project.folder / "slow").touch()
@@ -119,6 +124,7 @@ def test_six_kinds_of_silent_trouble_are_seen_explained_and_mended(project: rig.
         rig.eventually("it runs again", lambda: is_warm(project), 120)
         rig.eventually("nothing is wrong", lambda: not findings(project), 120)
         state = project.status("sensors")["state"]
+    rig.eventually("every row is placed", lambda: placed(project) == sent(project), 60)
     project.headrace("stop", "sensors")
 
     assert "sensors  degraded" in seen
@@ -133,6 +139,10 @@ def test_six_kinds_of_silent_trouble_are_seen_explained_and_mended(project: rig.
         "in/right since",
         "The state of dropDuplicates (dedupe) only grows",
         "problem: loaded: It falls behind since",
+        "problem: placed: `temp` is null in all rows since",
+        "100 % of records have an unknown field `temperature`",
+        "fix: Add `temperature` to the schema of",
+        "problem: placed: The join with rooms has dropped all rows since",
         "sensors.py:",
     ):
         assert words in why, words
@@ -145,13 +155,15 @@ def test_six_kinds_of_silent_trouble_are_seen_explained_and_mended(project: rig.
 def is_warm(project: rig.Project) -> bool:
     """Every query has a past that it can be compared with."""
     queries = project.status("sensors").get("queries", ())
-    return len(queries) == 7 and all(query["batches"] >= 4 for query in queries)
+    return len(queries) == 8 and all(query["batches"] >= 4 for query in queries)
 
 
 def mend(project: rig.Project) -> None:
     """What `why` says, carried out: filter, new checkpoint and folder, a shorter life for keys, an
     input that speaks, less work a batch."""
     (project.folder / "slow").unlink()
+    with (project.folder / "rooms.csv").open("a") as rooms:
+        rooms.write("cellar,-1\n")
     project.headrace("stop", "sensors", code=None)  # it may be cut: a batch takes a minute by now
     file = project.folder / "pipelines" / "sensors.py"
     text = file.read_text()
@@ -160,6 +172,7 @@ def mend(project: rig.Project) -> None:
             "return by_window(times)",
             "return by_window(times.where('at < current_timestamp() + INTERVAL 1 HOUR'))",
         ),
+        ('"id long, room string, temp double"', '"id long, room string, temperature double"'),
         (
             'ids.select("id").dropDuplicates()',
             'ids.withWatermark("at", "1 second").dropDuplicatesWithinWatermark(["id"])',
@@ -168,15 +181,35 @@ def mend(project: rig.Project) -> None:
         assert old in text
         text = text.replace(old, new)
     file.write_text(text)
-    for query in ("counted", "unique"):
+    for query in ("counted", "unique", "placed"):
         shutil.rmtree(project.folder / "checkpoints" / "sensors" / query)
         shutil.rmtree(project.folder / "data" / query)
 
 
+def placed(project: rig.Project) -> Counter[tuple[Any, ...]]:
+    """Every row of `placed`: after the fix none is missing, and those that had a temperature have
+    it."""
+    return Counter((r["id"], r["room"], r["temperature"]) for r in written(project, "placed"))
+
+
+def sent(project: rig.Project) -> Counter[tuple[Any, ...]]:
+    rows = (
+        json.loads(line)
+        for file in (project.folder / "in" / "devices").glob("*.json")
+        for line in file.read_text().splitlines()
+    )
+    return Counter((row["id"], row["room"], row.get("temperature")) for row in rows)
+
+
+def written(project: rig.Project, query: str) -> list[dict[str, Any]]:
+    files = [one.path for one in committed.files(project.folder / "data" / query)]
+    rows: list[dict[str, Any]] = pq.ParquetDataset(files).read().to_pylist()
+    return rows
+
+
 def answered(project: rig.Project) -> dict[datetime, int]:
     """The windows that `counted` has written."""
-    files = [str(one.path) for one in committed.files(project.folder / "data" / "counted")]
-    rows = pq.ParquetDataset(files).read().to_pylist()
+    rows = written(project, "counted")
     assert len(rows) == len({row["start"] for row in rows})
     return {row["start"].replace(tzinfo=UTC): row["count"] for row in rows}
 

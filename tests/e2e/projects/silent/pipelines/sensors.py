@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 import headrace as hr
 
+DEVICE = "id long, room string, temp double"
 SLOW = Path("slow")
 READING = "id long, at timestamp, temp double"
 
@@ -39,6 +40,16 @@ def right():
 @hr.source
 def ids():
     return hr.json("in/ids", schema=READING)
+
+
+@hr.source
+def devices():
+    return hr.json("in/devices", schema=DEVICE)
+
+
+@hr.table
+def rooms():
+    return hr.csv("rooms.csv", schema="room string, floor int")
 
 
 @hr.source
@@ -83,6 +94,11 @@ def paired(left, right):
 @hr.stream(to=hr.parquet("data/unique"), every="2 seconds")
 def unique(ids):
     return ids.select("id").dropDuplicates()
+
+
+@hr.stream(to=hr.parquet("data/placed"), every="2 seconds")
+def placed(devices, rooms):
+    return devices.join(F.broadcast(rooms), "room")
 
 
 def load(df, batch_id):
