@@ -25,7 +25,7 @@ ROWS = 30
 
 
 class Feed:
-    """Writes an input file each half second, as sensors do; what it writes can be changed."""
+    """Writes an input file each second, as sensors do; what it writes can be changed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Feed:
         self._thread.join(60)
 
     def _run(self) -> None:
-        while not self._end.wait(0.5):
+        while not self._end.wait(1.0):
             self.write()
 
     def write(self) -> None:
@@ -59,7 +59,7 @@ class Feed:
         self._file("left", rows)
         if not self.trouble:
             self._file("right", rows)
-        self._file("ids", [self._row(first * 40 + n, now) for n in range(1_200)])
+        self._file("ids", [self._row(first * 40 + n, now) for n in range(300)])
         self._file("times", rows)
         room, temp = ("cellar", "temperature") if self.renamed else ("kitchen", "temp")
         self._file("devices", [{"id": first + n, "room": room, temp: 20.5} for n in range(ROWS)])

@@ -2,7 +2,7 @@
 drops. `model/conditions` compares it with the query's past.
 
 Called for every batch, on Spark's bus. Invariant: never raises; the query itself does nothing for
-it; takes at most one part in `REST` of a query's time: batches between go uncounted.
+it. It takes one part in `REST` of a query's time: batches between go uncounted.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from headrace.driver.parsed import Parsed
 from headrace.driver.written import Written
 
 REST = 200
+REST_S_MAX = 15.0  # on a busy machine it takes long without costing more
 AFTER_FAILURE_S = 10.0  # the next batch would mostly fail alike
 LIST_S = 3600.0  # so often all fields are named, also those that are never null
 
@@ -95,4 +96,5 @@ class Counts:
             return {}
         finally:
             took = self._clock() - began
-            self._rests_until[key] = began + took + max(least_s, took * self._rest)
+            rest_s = max(least_s, min(took * self._rest, REST_S_MAX))
+            self._rests_until[key] = began + took + rest_s
