@@ -309,6 +309,12 @@ def test_a_session_that_ended_shows_the_login_and_no_stale_data(
         page = browsing.watched(browser).page
         page.goto(link(project, url))
         page.wait_for_selector("[data-pipeline=hello]")
+        assert page.url == f"{url}/", "no key stays in the address"
+        page.evaluate("localStorage.removeItem('proof')")  # the cookie alone is half a login
+        page.reload()
+        page.wait_for_selector("#token", timeout=20_000)
+        page.goto(link(project, url))
+        page.wait_for_selector("[data-pipeline=hello]")
         keys.revoke_all(project.places)
         page.wait_for_selector("#token", timeout=20_000)
         page.context.close()
