@@ -149,7 +149,7 @@ def test_a_wrong_question_has_code_2_and_the_near_miss(words: Project) -> None:
 @pytest.mark.parametrize(
     ("text", "slug"),
     [
-        # DuckDB does not listen while it is at this one: its process is killed.
+        # DuckDB cannot be interrupted in this call: its process has to be killed.
         ("SELECT levenshtein(repeat('a', 400000), repeat('b', 400000))", "sql-timeout"),
         ("SELECT repeat('x', 2000000000)", "sql-memory"),
         ("SELECT " + "(" * 3000 + "1" + ")" * 3000, "sql-too-deep"),

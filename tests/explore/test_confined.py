@@ -256,6 +256,17 @@ def test_a_link_among_the_files_of_a_table_is_refused(ask: Ask, table: str) -> N
     assert PLANTED not in str(caught.value)
 
 
+def test_a_committed_file_that_is_gone_is_named(known: names.Names, tmp_path: Path) -> None:
+    gone = lines(tmp_path / "lines" / "gone.txt", "fine")
+    commit(gone.parent, gone, lines(gone.parent / "here.txt", "fine"))
+    gone.unlink()
+
+    with pytest.raises(SqlError) as caught:
+        questions.ask(all_of(f"text.`{gone.parent}`"), replace(known, is_confined=False))
+
+    assert (caught.value.code, caught.value.where) == ("committed-file-missing", str(gone))
+
+
 ATTACKS = [
     # Statements inside of a SELECT.
     "WITH x AS (INSERT INTO kept VALUES (1, 'x') RETURNING *) SELECT * FROM x",

@@ -195,7 +195,7 @@ def test_there_are_at_least_forty_attacks() -> None:
     "slow",
     [
         "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b",
-        # DuckDB does not listen while it is at this one: its process is killed.
+        # DuckDB cannot be interrupted in this call: its process has to be killed.
         "SELECT levenshtein(repeat('a', 400000), repeat('b', 400000))",
     ],
 )

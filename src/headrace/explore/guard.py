@@ -28,14 +28,14 @@ _LOOKS_AROUND = re.compile(
     r"(?i:read_?.*|scan_.*|.*_scan|parquet_.*|sniff_.*|arrow_.*|duckdb_.*|pragma_.*|st_read.*"
     r"|glob|query|query_table|getvariable|getenv|which_secret|current_setting)"
 )
-_PLAIN_NAME = re.compile(r"[\w -]+")  # DuckDB takes any other name for a file's
+_PLAIN_NAME = re.compile(r"[\w -]+")  # DuckDB could take any other name for that of a file
 
 
 def check(tree: Mapping[str, Any], tables: Set[str]) -> None:
     """`tree` is what DuckDB's json_serialize_sql gives. Raises for what may not be answered."""
     statements = tree.get("statements") or []
     if tree.get("error") or len(statements) != 1:
-        raise _changes()
+        raise _other()
     parts = list(_parts(statements[0]))
     own = {key for part in parts for key in _common_tables(part)}
     known = {name.lower() for name in own | tables}
@@ -70,8 +70,8 @@ def _common_tables(part: Mapping[str, Any]) -> Iterator[str]:
         name = one["key"]
         if not _PLAIN_NAME.fullmatch(name):
             raise SqlError(
-                f"WITH {name!r} is not answered here.",
-                why="A name after WITH holds letters, digits and underscores only.",
+                f"{name!r} cannot be a name after WITH.",
+                why="Such a name consists of letters, digits and underscores.",
                 fix="Give it a plain name: WITH recent AS (SELECT …)",
                 slug="not-a-table",
             )
@@ -80,11 +80,11 @@ def _common_tables(part: Mapping[str, Any]) -> Iterator[str]:
 
 def _check_kind(kind: str) -> None:
     if kind.endswith("_NODE") and kind not in _QUERIES:
-        raise _changes(kind.removesuffix("_NODE").removesuffix("_QUERY"))
+        raise _other(kind.removesuffix("_NODE").removesuffix("_QUERY"))
     if kind == "SHOW_REF":
-        raise _changes("DESCRIBE, SHOW or SUMMARIZE")
+        raise _other("DESCRIBE, SHOW or SUMMARIZE")
     if kind not in _QUERIES | _TABLES | _ORDERS:
-        raise _changes(kind)
+        raise _other(kind)
 
 
 def _check_table(part: Mapping[str, Any], known: Set[str]) -> None:
@@ -98,10 +98,10 @@ def _check_table(part: Mapping[str, Any], known: Set[str]) -> None:
         )
 
 
-def _changes(what: str = "something else") -> SqlError:
+def _other(what: str = "another kind of statement") -> SqlError:
     return SqlError(
         "Only a SELECT is answered here.",
-        why=f"The question holds {what}: looking changes nothing.",
+        why=f"The question contains {what}.",
         fix="Ask one SELECT at a time.",
         slug="not-a-query",
     )
@@ -109,7 +109,7 @@ def _changes(what: str = "something else") -> SqlError:
 
 def _function(name: str) -> SqlError:
     return SqlError(
-        f"{name.lower()}(…) is not answered here.",
+        f"A question cannot call {name.lower()}(…).",
         why="A question reads tables, and of their files only those that are committed.",
         fix="Name the table, or its folder: SELECT * FROM parquet.`data/metrics`",
         slug="not-a-table",

@@ -61,10 +61,10 @@ def open_itself(path: Path) -> BinaryIO:
 
 def misplaced(path: str) -> SqlError:
     return SqlError(
-        f"{path} is not read: it is a link, or not in its table's folder.",
+        f"{path} is not read, because it is a link or lies outside its table's folder.",
         why="A link could show any file that this account may read.",
         where=path,
-        fix="Put the file itself in its place, or ask headrace sql on the command line.",
+        fix="Put the file itself in its place.",
         slug="misplaced-file",
     )
 

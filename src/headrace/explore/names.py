@@ -36,7 +36,7 @@ class Table:
     schema: str | None = None
     written_by: str = ""  # PIPELINE/QUERY
     snapshots: str = ""  # of a live table: their folder
-    is_part: bool = False  # given by a path that may lie inside of a table's folder
+    is_part: bool = False  # given by a path that may be inside a table's folder
 
     @property
     def place(self) -> str | None:
@@ -108,7 +108,7 @@ class Names:
             return Table(name, sink, is_part=True)
         owner, below = owners[at], real.removeprefix(at).split("/")
         if any(part.startswith((".", "_")) and "=" not in part for part in below):
-            raise not_committed(path, f"It is no data of {owner.name!r}: its name is hidden.")
+            raise not_committed(path, f"Names with . or _ in front are not data of {owner.name!r}.")
         if owner.snapshots and at == real and format == "parquet":
             return replace(owner, name=name)
         if owner.snapshots:

@@ -7,7 +7,7 @@ by its real path: what a link in the folder leads to is checked once, here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,15 +138,17 @@ def _real(paths: Iterable[str], within: Path | None) -> list[str]:
 
     Ten thousand files share a few folders, which are resolved once.
     """
-    folders: dict[str, tuple[str, Set[str]]] = {}
+    folders: dict[str, tuple[str, Mapping[str, bool]]] = {}
     found = []
     for path in paths:
         folder, _, name = path.rpartition("/")
         if folder not in folders:
             folders[folder] = _looked_at(folder)
-        place, links = folders[folder]
+        place, is_link = folders[folder]
         real = f"{place}/{name}"
-        if name in links:
+        if name not in is_link:
+            raise _missing(path)
+        if is_link[name]:
             real = os.path.realpath(real)
         if within is not None and not _is_itself(path, real, within):
             raise live.misplaced(path)
@@ -154,14 +156,22 @@ def _real(paths: Iterable[str], within: Path | None) -> list[str]:
     return found
 
 
-def _looked_at(folder: str) -> tuple[str, Set[str]]:
-    """Where it really is, and which names in it are links."""
-    if "://" in folder:
-        return folder, frozenset()
+def _looked_at(folder: str) -> tuple[str, Mapping[str, bool]]:
+    """Where it really is, and which of the names in it are links."""
     place = os.path.realpath(folder)
-    with suppress(OSError), os.scandir(place) as entries:
-        return place, {one.name for one in entries if one.is_symlink()}
-    return place, frozenset()
+    with suppress(FileNotFoundError), os.scandir(place) as entries:
+        return place, {one.name: one.is_symlink() for one in entries}
+    return place, {}
+
+
+def _missing(path: str) -> SqlError:
+    return SqlError(
+        f"{path} is missing.",
+        why="The sink's log lists it, so rows are lost or their folder was moved.",
+        where=path,
+        fix="Restore it from a backup, or move the folder back.",
+        slug="committed-file-missing",
+    )
 
 
 def _is_itself(path: str, real: str, within: Path) -> bool:

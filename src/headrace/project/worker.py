@@ -49,7 +49,7 @@ def main() -> int:
 def answer(settings: Settings, line: str) -> str:
     try:
         asked = json.loads(line)
-        # From a thread in C: it ends the process also where DuckDB or Python does not listen.
+        # A thread in C: it also ends the process in a call that cannot be interrupted.
         faulthandler.dump_traceback_later(float(asked["timeout_s"]) + ORPHAN_S, exit=True)
         body = OPERATIONS[asked["what"]](settings, asked)
         text = json.dumps({"ok": body})

@@ -102,7 +102,7 @@ class _Child:
             stdout=subprocess.PIPE,
             start_new_session=True,  # its errors go where ours go: into the log
         )
-        self._content = b""  # what it has said and nobody has read yet
+        self._content = b""  # received after the last line
         self._has_started = False
         self.has_died = False  # of a question, by itself
 
@@ -160,8 +160,8 @@ class _Child:
 def died() -> SqlError:
     return SqlError(
         "The process that answers questions ended while it worked on this one.",
-        why="Perhaps it needed more memory than it may have. Its last words are in web.log for a"
-        " question of the page, above for one of the command line.",
+        why="It may have run out of memory. Its error output is in web.log for a question from the"
+        " page, and above for one from the command line.",
         fix="ask for less (a WHERE on a partition column), or ask Spark: headrace sql --spark",
         slug="sql-died",
     )
