@@ -138,7 +138,8 @@ async def _told(request: Request, exc: Exception) -> Response:
 async def _not_there(request: Request, exc: Exception) -> Response:
     if getattr(exc, "status_code", 404) == 405:
         answer = _for_whom(request, problems.wrong_method())
-        answer.headers.update(getattr(exc, "headers", None) or {})
+        allowed = (getattr(exc, "headers", None) or {}).get("Allow", "GET")
+        answer.headers["Allow"] = ", ".join(sorted(allowed.split(", ")))  # Starlette keeps a set
         return answer
     return _for_whom(request, problems.no_such_page())
 
