@@ -180,6 +180,17 @@ def test_one_row_a_year_ahead_takes_the_watermark_with_it() -> None:
     assert "longer delay" not in str(found.fix)
 
 
+def test_a_watermark_in_the_future_stays_a_problem_while_the_query_is_idle() -> None:
+    ahead = event_time(T0, T0, T0 + 90 * 86_400)
+    story = Story().batches(10, sources=[topic(900, 100)], **ahead)
+    assert "watermark-in-future" in story.slugs()
+
+    story.at += 60
+    story.view = fold(story.view, Event(story.at, Kind.IDLED, story.name, {}), story.at)
+
+    assert "watermark-in-future" in story.slugs()
+
+
 def test_rows_behind_a_watermark_in_the_future_are_not_reported_as_late_as_well() -> None:
     story = Story().batches(60, **event_time(T0, T0, T0 - 600), **operator(10, 1))
     ahead = event_time(T0, T0, T0 + 90 * 86_400)

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.model import health
 from headrace.model.health import span
 from headrace.model.runs import Ending, Exit
-from headrace.model.status import WORKING, PipelineStatus, State
+from headrace.model.status import WORKING, PipelineStatus, QueryStatus, State
 
 # The worst first; the colour of each is the page's to choose by these levels.
 SEVERITY: Mapping[str, int] = {
@@ -41,7 +41,7 @@ def pace(status: PipelineStatus) -> str:
     if status.state not in WORKING:
         return ""
     broken = [f"{q.name}: {q.broken_promise}" for q in status.queries if q.broken_promise]
-    behind = [q for q in status.queries if q.state == State.CATCHING_UP]
+    behind = [q for q in status.queries if _is_behind(q)]
     if behind:
         rows = sum(q.lag_rows or 0 for q in behind)
         seconds = max((q.lag_seconds or 0.0 for q in behind), default=0.0)
@@ -52,6 +52,11 @@ def pace(status: PipelineStatus) -> str:
         return "; ".join(broken)
     incoming = sum(q.input_rate or 0.0 for q in status.queries)
     return f"keeping up with {incoming:,.0f} rows/s" if incoming else "keeping up; nothing waits"
+
+
+def _is_behind(query: QueryStatus) -> bool:
+    is_falling = any(finding.slug == "falling-behind" for finding in query.findings)
+    return is_falling or query.state == State.CATCHING_UP
 
 
 def failure(ended: Exit | None) -> dict[str, Any]:

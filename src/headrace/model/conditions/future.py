@@ -18,8 +18,7 @@ FILTER = (
 
 
 def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
-    buckets = query.series.buckets
-    ahead = [bucket for bucket in buckets if bucket.sums.get("ahead")]
+    ahead = [bucket for bucket in query.series.buckets if bucket.sums.get("ahead")]
     if is_watermark_ahead(query, limits):
         yield _stuck(query, ahead, limits)
     elif ahead and query.series.end - ahead[-1].end < limits.window_s:
@@ -27,17 +26,21 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
 
 
 def is_watermark_ahead(query: QueryView, limits: HealthLimits) -> bool:
-    buckets = query.series.buckets
-    return bool(buckets) and _is_ahead(buckets[-1], limits)
+    known = _with_watermark(query)
+    return bool(known) and _is_ahead(known[-1], limits)
+
+
+def _with_watermark(query: QueryView) -> list[Bucket]:
+    return [bucket for bucket in query.series.buckets if WATERMARK in bucket.last]
 
 
 def _is_ahead(bucket: Bucket, limits: HealthLimits) -> bool:
-    return bucket.last.get(WATERMARK, 0.0) > bucket.end + limits.future_s
+    return bucket.last[WATERMARK] > bucket.end + limits.future_s
 
 
 def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Finding:
     now = query.series.end
-    buckets = query.series.buckets
+    buckets = _with_watermark(query)
     watermark = buckets[-1].last[WATERMARK]
     begin = len(buckets)
     while begin > 0 and _is_ahead(buckets[begin - 1], limits):
