@@ -25,7 +25,7 @@ demo: parts $(WARM) ## see a streaming application at work (Ctrl-C ends it, and 
 	@scripts/demo
 
 test: parts lint $(WARM) $(JARS) ## every check and test except the long chaos runs
-	$(PYTEST) -m "not chaos"
+	$(PYTEST) -m "not chaos" || $(BIN)/python scripts/once-more $$? -m "not chaos"
 
 quick: $(INSTALLED) ## the tests without a JVM or child processes, half a minute
 	$(IN_MEMORY) $(PYTEST) $(QUICK)

@@ -95,3 +95,42 @@ def test_a_zombie_counts_as_gone() -> None:
     finally:
         child.kill()
         child.wait()
+
+
+ONCE_MORE = Path(__file__).parents[1] / "scripts" / "once-more"
+FLAKY = """
+from pathlib import Path
+
+def test_flaky():
+    seen = Path("seen")
+    is_first = not seen.exists()
+    seen.touch()
+    assert not is_first
+
+def test_sound(): ...
+"""
+BROKEN = "\ndef test_broken():\n    assert False\n"
+
+
+@pytest.mark.parametrize(("test", "code"), [(FLAKY, 0), (FLAKY + BROKEN, 1)])
+def test_what_failed_runs_once_more_and_is_called_flaky_if_it_passes(
+    tmp_path: Path, test: str, code: int
+) -> None:
+    (tmp_path / "test_small.py").write_text(test)
+    clean = {k: v for k, v in os.environ.items() if k not in ("CI", "PYTEST_ADDOPTS")}
+    run = {"cwd": tmp_path, "env": clean, "capture_output": True, "text": True, "check": False}
+
+    first = subprocess.run([sys.executable, "-m", "pytest", "-q", "--rootdir", "."], **run)
+    again = subprocess.run([sys.executable, ONCE_MORE, str(first.returncode), "-q"], **run)
+
+    assert first.returncode == 1
+    assert again.returncode == code
+    flaky = [line for line in again.stdout.splitlines() if line.startswith("FLAKY")]
+    assert flaky == ["FLAKY test_small.py::test_flaky"]
+    assert "test_sound" not in again.stdout
+
+
+def test_a_run_that_was_interrupted_is_not_run_again(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, ONCE_MORE, "2"], cwd=tmp_path, check=False)
+
+    assert done.returncode == 2
