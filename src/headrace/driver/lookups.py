@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DROPPING = ("Inner", "LeftSemi", "Cross")  # a row without a match does not come out
-NODES_MAX = 500
+JOINS = ("Join", "CartesianProduct")
+DEPTH_MAX = 200
 _NOT_NULL = r"isnotnull\([^()]*\)"
+_NUMBER = re.compile(r"#(\d+)L?[,)]")  # List(id#4L, name#5)
+_UNCOUNTED = ("WholeStageCodegen", "InputAdapter", "Project", "Sort", "AQEShuffleRead")
+_ONE_CHILD = (*_UNCOUNTED, "Filter", "BroadcastExchange", "ColumnarToRow", "ReusedExchange")
 _ONLY_NOT_NULL = re.compile(rf"\(*{_NOT_NULL}\)*( AND \(*{_NOT_NULL}\)*)*")
 
 
@@ -64,17 +68,18 @@ def counts(query: Any, batch: int, lookups: tuple[Lookup, ...]) -> dict[str, int
     if execution is None or execution.currentBatchId() != batch:
         return {}
     found: dict[str, int] = {}
-    for join in _executed(execution.executedPlan()):
-        if not class_of(join).endswith("JoinExec"):
+    for join in _executed(execution.executedPlan()).all():
+        if not join.name.endswith(JOINS) or len(join.below) != 2:
             continue
+        left, right = join.below
         for lookup in lookups:
-            for table, stream in (join.right(), join.left()), (join.left(), join.right()):
-                if _is_of(table, lookup):
+            for table, stream in (right, left), (left, right):
+                if table.columns and table.columns <= lookup.columns:
                     _add(found, lookup.name, join, table, stream)
     return found
 
 
-def _add(found: dict[str, int], name: str, join: Any, table: Any, stream: Any) -> None:
+def _add(found: dict[str, int], name: str, join: _Node, table: _Node, stream: _Node) -> None:
     came, left, held = _rows(stream), _metric(join), _rows(table)
     if not came or left is None:
         return
@@ -84,56 +89,62 @@ def _add(found: dict[str, int], name: str, join: Any, table: Any, stream: Any) -
         found[key] = found.get(key, 0) + rows
 
 
-def _is_of(side: Any, lookup: Lookup) -> bool:
-    columns = {
-        number
-        for node in _executed(side)
-        if class_of(node).endswith("ScanExec")
-        for number in _columns(node)
-    }
-    return bool(columns) and columns <= lookup.columns
+@dataclass(frozen=True)
+class _Node:
+    """An operator as it was run. Every question to Spark is a call into the JVM, so each is asked
+    once, and only for what is needed."""
+
+    spark: Any
+    name: str
+    below: tuple[_Node, ...]
+    columns: frozenset[int]  # of the relations below
+
+    def all(self) -> Iterator[_Node]:
+        yield self
+        for child in self.below:
+            yield from child.all()
 
 
-def _rows(node: Any) -> int | None:
+def _executed(spark: Any, depth: int = 0) -> _Node:
+    """Adaptive execution keeps the plan that it ended with beside the tree."""
+    name = str(spark.nodeName()).partition(" (")[0]  # WholeStageCodegen (1)
+    if depth >= DEPTH_MAX:
+        children = []
+    elif name == "AdaptiveSparkPlan":
+        children = [spark.executedPlan()]
+    elif name.endswith("QueryStage"):
+        children = [spark.plan()]
+    elif name in _ONE_CHILD:
+        children = [spark.child()]
+    else:
+        children = list(each(spark.children()))
+    below = tuple(_executed(child, depth + 1) for child in children)
+    own = () if below else _NUMBER.findall(str(spark.output().toString()))
+    columns = frozenset(map(int, own)).union(*(child.columns for child in below))
+    return _Node(spark, name, below, columns)
+
+
+def _rows(node: _Node) -> int | None:
     """What a part of the plan gave: counted by its uppermost operator that counts. Not by a filter
     that Spark itself puts before a join: a key that is null is a row without a match."""
-    if (rows := _metric(node)) is not None and not _is_for_the_join(node):
-        return rows
-    below = [_rows(child) for child in _children(node)]
+    if node.name not in _UNCOUNTED and not _is_for_the_join(node):
+        rows = _metric(node)
+        if rows is not None:
+            return rows
+    below = [_rows(child) for child in node.below]
     known = [rows for rows in below if rows is not None]
     return sum(known) if known and len(known) == len(below) else None
 
 
-def _is_for_the_join(node: Any) -> bool:
-    return class_of(node) == "FilterExec" and bool(
-        _ONLY_NOT_NULL.fullmatch(str(node.condition().toString()))
+def _is_for_the_join(node: _Node) -> bool:
+    return node.name == "Filter" and bool(
+        _ONLY_NOT_NULL.fullmatch(str(node.spark.condition().toString()))
     )
 
 
-def _metric(node: Any) -> int | None:
-    found = node.metrics().get("numOutputRows")
+def _metric(node: _Node) -> int | None:
+    found = node.spark.metrics().get("numOutputRows")
     return int(found.get().value()) if found.isDefined() else None
-
-
-def _executed(node: Any) -> Iterator[Any]:
-    """As it was run: adaptive execution keeps the final plan beside the tree."""
-    waiting, seen = [node], 0
-    while waiting and seen < NODES_MAX:
-        one = waiting.pop()
-        seen += 1
-        yield one
-        waiting += _children(one)
-
-
-def _children(node: Any) -> list[Any]:
-    name = class_of(node)
-    if name == "AdaptiveSparkPlanExec":
-        return [node.executedPlan()]
-    if name.endswith("QueryStageExec"):
-        return [node.plan()]
-    if name == "ReusedExchangeExec":
-        return [node.child()]
-    return list(each(node.children()))
 
 
 def _leaves(plan: Any) -> Iterator[Any]:

@@ -36,16 +36,17 @@ def _of_one(
     recent = shares.recent(query.series, whole, limits)
     # Fields without a null are not named in every bucket; those with many are.
     nulls = {key for bucket in recent for key in bucket.sums if key.startswith(prefix)}
+    new = {one.removeprefix(f"unknown.{name}.") for bucket in recent for one in bucket.sums
+           if one.startswith(f"unknown.{name}.")}  # fmt: skip
     least = LOOK * total(recent, whole)
     for key in sorted(key for key in nulls if total(recent, key) >= max(1.0, least)):
         series = _since_known(query.series, key)
         shift = shares.full(series, key, whole, limits) or shares.shift(series, key, whole, limits)
         if shift is None:
             continue
-        unknown = _unknown(query.series, name, shift)
         field = key.removeprefix(prefix)
-        if shift.before is None:
-            unknown = {one: share for one, share in unknown.items() if _is_same(one, field)}
+        named = [one for one in new if shift.before is not None or _is_same(one, field)]
+        unknown = _unknown(query.series, name, named, shift)
         severity = _severity(shift, unknown, limits)
         is_of_other_records = about.get("sample") == "before a filter"  # their mix may change
         if severity is not None and (unknown or not is_of_other_records):
@@ -70,17 +71,18 @@ def _severity(shift: Shift, unknown: Mapping[str, float], limits: HealthLimits) 
     return Severity.WARNING if has_past and shift.is_jump(JUMP, TIMES) else None
 
 
-def _unknown(series: Series, name: str, shift: Shift) -> dict[str, float]:
-    """Fields that are in no schema and came with the nulls, the most frequent one first."""
-    whole, prefix = f"parsed.{name}", f"unknown.{name}."
+def _unknown(series: Series, name: str, named: list[str], shift: Shift) -> dict[str, float]:
+    """Which of these fields came with the nulls, the most frequent one first."""
+    whole = f"parsed.{name}"
     now = [bucket for bucket in series.buckets if bucket.begin >= shift.since]
     past = [bucket for bucket in series.buckets if bucket.begin < shift.since][:-1]
     found = {}
-    for key in {key for bucket in now for key in bucket.sums if key.startswith(prefix)}:
+    for one in named:
+        key = f"unknown.{name}.{one}"
         share = min(1.0, total(now, key) / max(1.0, total(now, whole)))
         before = total(past, key) / max(1.0, total(past, whole))
         if share >= SEEN * (shift.share - (shift.before or 0.0)) and before <= NEW * share:
-            found[key.removeprefix(prefix)] = share
+            found[one] = share
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 

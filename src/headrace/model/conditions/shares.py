@@ -74,7 +74,10 @@ def full(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift |
     """
     buckets = _with_rows(series, whole)
     begin = len(buckets)
-    while begin > 0 and _share(buckets[begin - 1 : begin], part, whole) >= NEARLY_ALL:
+    while begin > 0:
+        sums = buckets[begin - 1].sums
+        if sums.get(part, 0.0) < NEARLY_ALL * sums[whole]:
+            break
         begin -= 1
     before = buckets[: max(0, begin - 1)]
     past = before if _rows(before, whole) >= limits.rows_min else buckets[:begin]
