@@ -428,7 +428,8 @@ def test_another_method_is_refused_as_such(inside: Visitor, method: str) -> None
 
         assert done.status_code == 405, door
         assert done.headers["allow"] == "GET, HEAD, POST"
-    assert inside.http.post("/api/audit", json={}).headers["allow"] == "GET, HEAD"
+    allowed = inside.http.post("/api/audit", json={}).headers["allow"]
+    assert set(allowed.split(", ")) == {"GET", "HEAD"}
 
 
 @pytest.mark.parametrize("version", ["\ud800", "a\x00b", "../../keys"], ids=ascii)
