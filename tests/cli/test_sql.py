@@ -15,6 +15,8 @@ from headrace.connectors.snapshots import Snapshots
 from headrace.jsonfile import write_json
 from headrace.model.pipeline import Definition, Query
 
+pytestmark = pytest.mark.e2e  # each question runs in a process of its own
+
 SINKS = """
 [sinks.words]
 kind = "json"

@@ -342,6 +342,7 @@ def test_a_query_that_has_ended_is_not_judged() -> None:
     assert story.found() == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_a_healthy_noisy_query_reports_nothing_in_24_hours(seed: int) -> None:
     """Day and night, bursts, quiet hours, a few bad and late rows, a backlog after a pause, state

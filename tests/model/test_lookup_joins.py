@@ -71,6 +71,7 @@ def test_without_a_past_few_matches_may_be_what_is_wanted() -> None:
     assert found(history(*[joined(1000, 1000)] * 12)) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("usual", [0.0, 0.1, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("rows", [3, 1000])
 def test_a_steady_share_says_nothing_at_any_moment(usual: float, rows: int) -> None:

@@ -202,6 +202,7 @@ def healthy(kind: str, dice: random.Random, at: float) -> Counts:
     raise AssertionError(kind)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind",
     [

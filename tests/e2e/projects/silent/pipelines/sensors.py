@@ -62,7 +62,7 @@ def parsed(lines):
     return hr.parse_json(lines, READING)
 
 
-@hr.stream(to=hr.parquet("data/kept"), every="3 seconds")
+@hr.stream(to=hr.parquet("data/kept"), every="4 seconds")
 def kept(parsed):
     return parsed
 
@@ -71,17 +71,17 @@ def by_window(df):
     return df.withWatermark("at", "10 seconds").groupBy(F.window("at", "10 seconds")).count()
 
 
-@hr.stream(to=hr.parquet("data/counted"), every="3 seconds")
+@hr.stream(to=hr.parquet("data/counted"), every="4 seconds")
 def counted(times):
     return by_window(times).select("window.start", "count")
 
 
-@hr.stream(to=hr.parquet("data/punctual"), every="3 seconds")
+@hr.stream(to=hr.parquet("data/punctual"), every="4 seconds")
 def punctual(delayed):
     return by_window(delayed).select("window.start", "count")
 
 
-@hr.stream(to=hr.parquet("data/paired"), every="3 seconds")
+@hr.stream(to=hr.parquet("data/paired"), every="4 seconds")
 def paired(left, right):
     a = left.withWatermark("at", "1 second").select("id", "at")
     b = right.withWatermark("at", "1 second").select(
@@ -91,12 +91,12 @@ def paired(left, right):
     return a.join(b, near, "left_outer")
 
 
-@hr.stream(to=hr.parquet("data/unique"), every="3 seconds")
+@hr.stream(to=hr.parquet("data/unique"), every="4 seconds")
 def unique(ids):
     return ids.select("id").dropDuplicates()
 
 
-@hr.stream(to=hr.parquet("data/placed"), every="3 seconds")
+@hr.stream(to=hr.parquet("data/placed"), every="4 seconds")
 def placed(devices, rooms):
     return devices.join(F.broadcast(rooms), "room")
 
