@@ -42,7 +42,7 @@ def first_gap(numbers: Sequence[int]) -> int | None:
 
 
 def text_of(file: Path) -> tuple[str, str | None]:
-    """Its text, or "" and why there is none."""
+    """Its text, or "" and the reason why it cannot be read."""
     try:
         if file.stat().st_size > BYTES_MAX:
             return "", f"it is larger than {BYTES_MAX} bytes"

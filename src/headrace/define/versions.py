@@ -176,7 +176,7 @@ def _record(places: Places, version: str) -> dict[str, Any]:
         "version": version,
         "at": root.stat().st_mtime if root.is_dir() else 0.0,
         "files": {p.relative_to(root).as_posix(): _digest(p.read_bytes()) for p in files},
-        "packages": dict(installed()),  # nobody knows, so nobody is told of a change
+        "packages": dict(installed()),  # unknown then: report no change
     }
 
 

@@ -14,7 +14,7 @@ ENTRIES = (
     Entry(
         21,
         "topic-went-back",
-        # A probe of the topic's head would tell a passing broker fault from a topic made anew.
+        # A probe of the topic's head would tell a passing broker fault from a recreated topic.
         # There is none yet, so a few tries take its place.
         Kind.RETRY_THEN_HUMAN,
         retries=3,
@@ -26,9 +26,9 @@ ENTRIES = (
         ),
         what="A Kafka topic's end moved backwards[: {topic}][ partition {partition}][ from "
         "{before}][ to {now}].",
-        why="Either a broker gave an old answer for a moment, or the topic was deleted and made "
-        "anew.",
-        fix="`headrace why NAME` says what was found. If the topic was made anew, set "
+        why="Either a broker gave an old answer for a moment, or the topic was deleted and "
+        "recreated.",
+        fix="`headrace why NAME` says what was found. If the topic was recreated, set "
         f"{NEW_CHECKPOINT}: it reads the new topic from where `starting` says. Or go on at its "
         "end: `headrace start NAME --accept-gap`. In a first run `starting` is beyond the end: "
         "correct it.",

@@ -105,7 +105,7 @@ ENTRIES = (
         ),
         patterns=(r"snapshot was expired|expired snapshot|Cannot load current offset at snapshot",),
         what="The part of the source table's history that comes next is gone.",
-        why="The reader fell behind VACUUM or expiry, or the table was deleted and made anew.",
+        why="The reader fell behind VACUUM or expiry, or the table was deleted and recreated.",
         fix=f"Set {NEW_CHECKPOINT}, and start from a version that is still there; keep the "
         "table's history for longer than the longest stop.",
     ),
