@@ -24,7 +24,8 @@ help: ## this list
 demo: parts $(WARM) ## see a streaming application at work (Ctrl-C ends it, and counts)
 	@scripts/demo
 
-test: parts lint $(WARM) $(JARS) ## every check and test except the long chaos runs
+test: parts $(INSTALLED) ## every check and test except the long chaos runs
+	@$(MAKE) --no-print-directory -j 2 lint $(WARM) $(JARS)
 	$(PYTEST) -m "not chaos" || $(BIN)/python scripts/once-more $$? -m "not chaos"
 
 quick: $(INSTALLED) ## the tests without a JVM or child processes, half a minute
@@ -56,11 +57,12 @@ clean: ## remove .venv, caches and the demo's project
 parts: # Java, venv: installed where we may, else named
 	@PYTHON=$(PYTHON) scripts/system-parts
 
-# Made once, and again when what it was made from changes.
+# Made once, and again when what it was made from changes. Modules are compiled when they are first
+# imported: pip would take half a minute to compile all of them.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1" --constraint constraints.txt
-	$(BIN)/pip install --quiet --editable . --group dev --constraint constraints.txt
+	$(BIN)/pip install --quiet --no-compile --editable . --group dev --constraint constraints.txt
 	@touch $@
 
 # As `pip install headrace` gives it; everything but PySpark as in .venv.

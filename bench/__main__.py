@@ -4,7 +4,7 @@ kafka-latency.
 
 Without names all but those on Kafka, which `make bench-kafka` runs. Prints what it measures and
 keeps it in artifacts/bench; with --write the raw rounds also go into bench/results.json and the
-tables into docs/benchmarks.md. `--page` only makes the tables anew.
+tables into docs/benchmarks.md. `--page` only writes the tables again.
 Ends with 1 where a target is missed, 3 where the machine is not fit for measuring.
 """
 
@@ -153,7 +153,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of steady batches, each side")
     parser.add_argument("--records", type=int, help="in the topic, where one is drained")
     parser.add_argument("--write", action="store_true", help="into results.json and the page")
-    parser.add_argument("--page", action="store_true", help="only make the page's tables anew")
+    parser.add_argument("--page", action="store_true", help="only write the page's tables again")
     parser.add_argument("--busy", action="store_true", help="measure although the machine is busy")
     given = parser.parse_args(arguments)
     if unknown := [name for name in given.names if name not in EXPERIMENTS]:

@@ -33,13 +33,13 @@ class Target:
         return f"{self.name}: {shown(figure)}{self.unit} (target: {target}, {verdict})"
 
 
-OVERHEAD = Target("records per CPU-second, Headrace over bare script", 0.95, is_least=True)
+OVERHEAD = Target("records per CPU-second, Headrace over bare script", 0.97, is_least=True)
 DEFAULTS = Target("records per second, Headrace's defaults over PySpark's", 1.5, is_least=True)
 SUPERVISOR_CPU = Target("CPU of the supervisor, idle pipelines", 5.0, False, " % of a core")
-SQL = Target("time of a question, Headrace over DuckDB alone, the worse of two", 2.0, False)
+SQL = Target("time of a SQL query, Headrace over DuckDB alone, the worse of two", 2.0, False)
 DEMO_CPU = Target("CPU of the demo, all outputs at its own rate", 75.0, False, " % of all cores")
-WEB = Target("p95 of an API call, much over little to tell, the worst call", 3.0, False)
-WEB_MEMORY = Target("memory of the page's process, much to tell", 150.0, False, " MB")
+WEB = Target("p95 of an API call, large over small project, the worst call", 3.0, False)
+WEB_MEMORY = Target("memory of the page's process, large project", 150.0, False, " MB")
 SOAK_MEMORY = Target("memory of the page's process after ten minutes", 150.0, False, " MB")
 SOAK_HEAP = Target("browser's heap, the last minutes over the first, the worse window", 1.1, False)
 SUPERVISOR_MEMORY = Target("memory of the supervisor, idle pipelines", 150.0, False, " MB")

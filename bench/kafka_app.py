@@ -24,11 +24,12 @@ from bench.sides import LOGS, Running, bare, going_up, runs_of
 from headrace import config
 from headrace.checkpoints import positions
 from headrace.connectors import jars
-from headrace.demo import count, outputs, topics, truth
-from headrace.demo.count import Expected, Found
+from headrace.demo import count, outputs, topics
+from headrace.demo import expected as demo_expected
+from headrace.demo.count import Expected, Outputs
 from headrace.demo.folder import files as demo_files
-from headrace.demo.places import KAFKA, PIPELINE, DemoPlaces
-from headrace.model.places import Places
+from headrace.demo.paths import KAFKA, PIPELINE, DemoPaths
+from headrace.model.state_paths import StatePaths
 
 RECORDS = 1_000_000
 DRAIN_S = 900.0
@@ -92,7 +93,12 @@ def _given(folder: Path, broker: topic.Topics, records: int) -> Given:
     broker.fill(RAW, lines)
     customers = folder / "customers.csv"
     customers.write_text(demo_files()["customers.csv"])
-    return Given(broker, records, customers, count.expected(lines, truth.customers(customers)))
+    return Given(
+        broker,
+        records,
+        customers,
+        count.compute_expected(lines, demo_expected.customers(customers)),
+    )
 
 
 def _side(folder: Path, side: str, given: Given, is_first: bool) -> dict[str, Any]:
@@ -141,12 +147,12 @@ def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
     names = {'"clusterHeartbeats"': f'"{beats}"', '"headraceAlerts"': f'"{alerts}"'}
     home = topic.project(folder, given.topics.port, names)
     settings = config.load(home, KAFKA)
-    demo = DemoPlaces(home, f"data/{KAFKA}")
-    with closing(topics.OnTopics(settings, demo)) as medium:
+    demo = DemoPaths(home, f"data/{KAFKA}")
+    with closing(topics.KafkaTransport(settings, demo)) as medium:
 
         def pending() -> list[str]:
             _require_one_run(home)
-            opened = outputs.alerts_of(Places(settings.state))
+            opened = outputs.alerts_of(StatePaths(settings.state))
             return [
                 *medium.pending(),
                 *_short("heartbeats", medium.beats()[0], given.want.beats.total()),
@@ -157,12 +163,12 @@ def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
             ]  # fmt: skip
 
         def silent() -> int:
-            return sum(a.query == "silent" for a in outputs.alerts_of(Places(settings.state)))
+            return sum(a.query == "silent" for a in outputs.alerts_of(StatePaths(settings.state)))
 
         def check() -> dict[str, Any]:
             _require_one_run(home)
-            with closing(topics.OnTopics(settings, demo)) as anew:
-                return judged(given.want, anew.found())
+            with closing(topics.KafkaTransport(settings, demo)) as transport:
+                return judged(given.want, transport.read_outputs())
 
         begin, before = time.monotonic(), _waited_for()
         with going_up(home, PIPELINE, "history", KAFKA) as (up, running):
@@ -207,7 +213,7 @@ def _naive(folder: Path, given: Given) -> Iterator[Opened]:
         logins = json.loads((folder / "logins.json").read_text())
         rows = (folder / "overloaded.jsonl").read_text().splitlines()
         _same("overloaded", len(rows), given.overloads)
-        found = Found(
+        found = Outputs(
             history=Counter(outputs.history_rows(folder / "metrics")),
             beats=Counter(map(count.beat_row, values)),
             logins={int(minute) * 1_000_000: n for minute, n in logins.items()},
@@ -221,7 +227,7 @@ def _naive(folder: Path, given: Given) -> Iterator[Opened]:
         yield Side(running, begin, checkpoints, used, pending, silent), check
 
 
-def judged(want: Expected, found: Found) -> dict[str, Any]:
+def judged(want: Expected, found: Outputs) -> dict[str, Any]:
     """Every output of Headrace's is exactly what the input says, also the heartbeats."""
     counted = count.count(want, found)
     if not counted.is_right:
@@ -229,7 +235,7 @@ def judged(want: Expected, found: Found) -> dict[str, Any]:
     return {"late": counted.late, "mistaken": 0}
 
 
-def judged_leniently(want: Expected, found: Found, records: int) -> dict[str, Any]:
+def judged_leniently(want: Expected, found: Outputs, records: int) -> dict[str, Any]:
     """No log may be lost or doubled. `from_json` takes records that are no UTF-8 for logs: these
     are counted, and every record is somewhere."""
     lost, more = want.history - found.history, found.history - want.history
@@ -237,9 +243,9 @@ def judged_leniently(want: Expected, found: Found, records: int) -> dict[str, An
     _same("rows in all", found.history.total() + found.quarantined.total(), records)
     if twice := [row for row in more if row in want.history]:
         raise AssertionError(f"rows are doubled: {twice[:3]}")
-    beats = count.compare(want.beats, found.beats)
+    beats = count.count_rows(want.beats, found.beats)
     _same("heartbeats", (beats.lost, beats.doubled), (0, 0))
-    logins = count.by_minute(want.logins, found.logins, want.newest_login)
+    logins = count.count_minutes(want.logins, found.logins, want.newest_login)
     if logins.lost or logins.doubled > more.total():
         raise AssertionError(f"the logins are wrong: {logins}")
     return {"late": logins.late, "mistaken": more.total()}
@@ -255,7 +261,7 @@ def _short(what: str, found: int, expected: int) -> list[str]:
 
 
 def _read(checkpoint: str, name: str) -> int:
-    return sum((positions.of(checkpoint) or {}).get(name, {}).values())
+    return sum((positions.read(checkpoint) or {}).get(name, {}).values())
 
 
 def _values(folder: Path) -> Iterator[bytes]:

@@ -22,9 +22,9 @@ import duckdb
 from bench import machine, steady, topic, tree
 from bench.figures import per_cpu_second
 from bench.sides import LOGS, Running, bare, going_up, headrace, our_settings, runs_of, settings_in
-from headrace.checkpoints import committed, positions
+from headrace.checkpoints import committed_files, positions
 from headrace.connectors import jars
-from headrace.demo import truth
+from headrace.demo import expected as demo_expected
 from headrace.demo.folder import files as demo_files
 
 RECORDS = 6_000_000
@@ -68,7 +68,7 @@ class Given:
 
     def expected(self, *, is_strict: bool) -> tuple[int, int]:
         """Rows, and a sum over their moments: another row cannot stand in for one."""
-        found = [truth.log_of(line if is_strict else as_taken(line)) for line in self.lines]
+        found = [demo_expected.log_of(line if is_strict else as_taken(line)) for line in self.lines]
         moments = [log.at // 1000 - BEGIN_MS for log in found if log]
         times = self.records // len(self.lines)
         return times * len(moments), times * sum(moments)
@@ -185,7 +185,7 @@ def _read(running: Running, batch: int) -> int:
 
 
 def _is_over(running: Running, given: Given) -> bool:
-    found = positions.of(str(running.checkpoint)) or {}
+    found = positions.read(str(running.checkpoint)) or {}
     return sum(found.get(RAW, {}).values()) == given.records
 
 
@@ -235,7 +235,7 @@ def as_taken(line: bytes) -> bytes:
 
 def check(output: Path, given: Given, *, is_strict: bool) -> int:
     """Rows, their sum and their days. -> damaged records that were taken for logs."""
-    files = [one.path for one in committed.files(output) if one.size > 0]
+    files = [one.path for one in committed_files.files(output) if one.size > 0]
     query = """
         select count(*), sum(epoch_ms(timestamp) - $begin),
           count(*) filter (strftime(timestamp at time zone 'UTC', '%Y-%m-%d') <> date::varchar)

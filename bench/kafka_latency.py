@@ -21,12 +21,12 @@ from typing import Any
 
 from bench import machine, topic
 from bench.sides import LOGS, Running, bare, kept_up, runs_of
-from headrace.checkpoints import committed
+from headrace.checkpoints import committed_files
 from headrace.connectors import jars
-from headrace.connectors.kafkafollow import Record
+from headrace.connectors.kafka.topic_follower import Record
 from headrace.demo import latency, lines
 from headrace.demo.folder import files as demo_files
-from headrace.model.places import Places
+from headrace.model.state_paths import StatePaths
 from headrace.store import alerts, db
 
 RATE = 1_000
@@ -197,7 +197,7 @@ def _alerts(given: Given, seconds: float) -> dict[str, Any]:
     noticed = _noticed(home)
     if noticed.keys() != appended.keys():
         raise AssertionError(f"{len(noticed)} alerts of {len(appended)} were opened")
-    if not batches or not committed.files(home / "data" / "history"):
+    if not batches or not committed_files.files(home / "data" / "history"):
         raise AssertionError("no history was written while alerts were measured")
     waits = [noticed[c] - at for c, at in appended.items() if window.holds(at)]
     return {**told(waits), "sent": feed.sent, "history_batches": batches}
@@ -244,7 +244,7 @@ def _beats(given: Given, running: Running, window: Window, feed: Feed) -> dict[s
 
 
 def told(waits: list[float]) -> dict[str, Any]:
-    found = latency.of(waits)
+    found = latency.from_samples(waits)
     if found is None:
         raise AssertionError("nothing was measured")
     return {"p50_ms": round(found.p50_ms, 2), "p99_ms": round(found.p99_ms, 2),
@@ -315,8 +315,8 @@ def _opening(one: Record) -> int | None:
 
 def _noticed(home: Path) -> dict[int, float]:
     """Cluster -> when its alert was in the store, in milliseconds."""
-    with closing(db.open_readonly(Places(home / ".headrace").alerts)) as conn:
-        found = alerts.listed(conn, "all", alerts.LIMIT_MAX, query="overloaded")
+    with closing(db.open_readonly(StatePaths(home / ".headrace").alerts)) as conn:
+        found = alerts.list_alerts(conn, "all", alerts.LIMIT_MAX, query="overloaded")
     return {
         int(one.data["cluster_id"]): (one.noticed_at or 0.0) * 1000
         for one in found

@@ -20,7 +20,7 @@ HISTORY_SIDES = {
 LATENCY_SIDES = {
     "real_time": "heartbeats, real time under Headrace",
     "micro_batch": "heartbeats, default micro-batch of a bare script",
-    "alerts": "record to open alert, the history beside it",
+    "alerts": "record to open alert, while the history runs",
 }
 
 

@@ -16,7 +16,7 @@ import duckdb
 from bench import consumed, feed, machine, steady
 from bench.figures import per_cpu_second
 from bench.sides import Load, Running, bare_kept, runs_of, settings_in, through_headrace
-from headrace.checkpoints import committed
+from headrace.checkpoints import committed_files
 
 ROWS_PER_FILE = 25_000
 MAX_FILES = 4  # a batch: 100,000 rows
@@ -69,11 +69,11 @@ def _side(
 
 def check(running: Running, given: feed.Feed) -> int:
     """What the sink has committed is what the source has read for it: rows, and a sum."""
-    log = running.output / committed.LOG
+    log = running.output / committed_files.LOG
     batch = max(int(p.name.split(".")[0]) for p in log.iterdir() if p.name[0].isdigit())
     upto = consumed.entry_of(running.checkpoint, batch)
     read = consumed.between(consumed.files(running.checkpoint), -1, upto)
-    written = [one.path for one in committed.files(running.output)]
+    written = [one.path for one in committed_files.files(running.output)]
     query = "select count(*), sum(amount) from read_parquet($files)"
     with duckdb.connect() as conn:
         (found,) = conn.execute(query, {"files": written}).fetchall()

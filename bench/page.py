@@ -24,7 +24,7 @@ Result = Mapping[str, Any]
 
 
 def rendered(page: str, results: Mapping[str, Result]) -> str:
-    """The page with every table made anew; raises ValueError where a marker is missing."""
+    """The page with every table written again; raises ValueError where a marker is missing."""
     for name in NAMES:
         begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
         if page.count(begin) != 1 or end not in page.partition(begin)[2]:
@@ -166,7 +166,7 @@ def _sql(rounds: Sequence[Result]) -> str:
                 str(len(mine)),
             )
         )
-    head = ("question", "Headrace", "DuckDB alone", "ratio, median (range)")
+    head = ("query", "Headrace", "DuckDB alone", "ratio, median (range)")
     return table((*head, "the whole command", "times"), rows)
 
 
@@ -188,7 +188,7 @@ def _demo(rounds: Sequence[Result]) -> str:
         p50 = median([r["fresh_p50_ms"][name] / 1000 for r in rounds])
         promised = f"{PROMISED[name]} s" if name in PROMISED else ""
         ages.append((name, f"{p50:.1f} s", promised))
-    return costs + "\n\n" + table(("output", "freshness, p50", "wanted"), ages)
+    return costs + "\n\n" + table(("output", "freshness, p50", "target"), ages)
 
 
 def _web(rounds: Sequence[Result]) -> str:
@@ -200,7 +200,7 @@ def _web(rounds: Sequence[Result]) -> str:
         size = f"{mine[-1]['bytes'] / 1000:,.1f} kB"
         ratio = f"{median(ratios):.2f} ({spread(ratios)})"
         rows.append((call, *(f"{ms:.1f} ms" for ms in took), ratio, size))
-    head = ("call", "little to tell, p95", "much to tell, p95", "ratio, median (range)", "answer")
+    head = ("call", "small project, p95", "large project, p95", "ratio, median (range)", "response")
     return table(head, rows)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from bench import tree
 from bench.feed import Feed
 from headrace import config
-from headrace.driver import classes, session
+from headrace.driver import class_archive, session
 
 HERE = Path(__file__).parent
 PROJECT, LOGS, SCRIPTS = HERE / "project", HERE / "logs", HERE / "scripts"
@@ -180,7 +180,7 @@ def _logs(home: Path, pipeline: str = PIPELINE) -> str:
 
 def our_settings(folder: Path, user: Mapping[str, str] | None = None) -> dict[str, str]:
     """What a pipeline of Headrace gets when its owner sets nothing but `user`."""
-    java, cores = classes.use(classes.kept()), os.cpu_count() or 1
+    java, cores = class_archive.use(class_archive.default_path()), os.cpu_count() or 1
     return session.settings_of(
         PIPELINE, user or {}, run_dir=folder, cores=cores, java=java, environment=tree.environment()
     )

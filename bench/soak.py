@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, Page
 
 from bench import tree
 from bench.machine import REPO
-from headrace.jsonfile import read_json
-from headrace.model.places import Places
+from headrace.json_file import read_json
+from headrace.model.state_paths import StatePaths
 
 sys.path.insert(0, str(REPO / "tests"))
 import browsing  # the browser of the tests
@@ -48,7 +48,7 @@ def run(folder: Path, rounds: int, seconds: float) -> list[dict[str, Any]]:
         demo = subprocess.Popen(command, env=tree.environment(), stdout=words, stderr=words)
     link = _awaited(demo, said, r"page: (http\S+)")
     _awaited(demo, said, r"(running: )")
-    told = read_json(Places(folder / "project" / ".headrace").web) or {}
+    told = read_json(StatePaths(folder / "project" / ".headrace").web) or {}
     web = psutil.Process(int(told["pid"]))
     with browsing.chromium() as browser:
         one = {"round": 1, **_looked(browser, link, web)}

@@ -17,8 +17,8 @@ import duckdb
 
 from bench import sides, tree
 from headrace import config
-from headrace.checkpoints import committed
-from headrace.explore import ask, names
+from headrace.checkpoints import committed_files
+from headrace.explore import catalog, query
 
 BATCHES, DAYS, TASKS, ROWS_PER_FILE = 10, 100, 10, 100
 FILES = BATCHES * DAYS * TASKS
@@ -49,7 +49,7 @@ def run(folder: Path, rounds: int, seconds: float) -> list[dict[str, Any]]:
     home = folder / "home"
     home.mkdir()
     (home / "headrace.toml").write_text(TOML.format(path=folder / "writer" / "output"))
-    known = names.collect(config.load(home), ())
+    known = catalog.collect(config.load(home), ())
     for question in QUESTIONS:  # once before it counts: the files are in memory then, for both
         compared(question, files, known, is_ours_first=True)
     found = []
@@ -81,14 +81,14 @@ def written(folder: Path) -> list[str]:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not within {WRITE_S:.0f} s: {FILES} files\n{running.logs()}")
             time.sleep(0.5)
-    files = [one.path for one in committed.files(home / "output")]
+    files = [one.path for one in committed_files.files(home / "output")]
     if len(files) != FILES:
         raise AssertionError(f"{len(files)} files are committed, not {FILES}")
     return files
 
 
 def compared(
-    question: str, files: list[str], known: names.Names, *, is_ours_first: bool
+    question: str, files: list[str], known: catalog.Catalog, *, is_ours_first: bool
 ) -> dict[str, Any]:
     """Seconds of both sides, and the rows that both found."""
     if is_ours_first:
@@ -102,9 +102,9 @@ def compared(
     return {"alone_s": round(alone_s, 4), "headrace_s": round(ours_s, 4), "rows": ours}
 
 
-def ours_of(question: str, known: names.Names) -> tuple[float, Rows]:
+def ours_of(question: str, known: catalog.Catalog) -> tuple[float, Rows]:
     begin = time.perf_counter()
-    answer = ask.ask(QUESTIONS[question].format(table="many"), known)
+    answer = query.ask(QUESTIONS[question].format(table="many"), known)
     return time.perf_counter() - begin, list(answer.rows)
 
 

@@ -90,7 +90,7 @@ def await_commit(running: Running, batch: int, timeout_s: float) -> None:
 
 
 def newest(running: Running) -> int:
-    found = layout.last_committed(running.checkpoint)
+    found = layout.last_committed_batch(running.checkpoint)
     return -1 if found is None else found
 
 

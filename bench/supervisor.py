@@ -20,9 +20,9 @@ import psutil
 
 from bench import tree
 from bench.sides import SCRIPTS
-from headrace.model.places import Places
-from headrace.model.requests import Request, What
-from headrace.state import requests, supervisors
+from headrace.model.requests import Action, Request
+from headrace.model.state_paths import StatePaths
+from headrace.state import requests, supervisor_lookup
 from headrace.store import db, pipelines
 
 PIPELINES = 20
@@ -66,7 +66,7 @@ def watch(supervisor: psutil.Process, seconds: float) -> dict[str, Any]:
 
 @contextmanager
 def supervised(folder: Path, batches_s: float) -> Iterator[int]:
-    places = Places(folder / ".headrace")
+    places = StatePaths(folder / ".headrace")
     places.code(VERSION).mkdir(parents=True)
     places.state.chmod(0o700)
     (folder / "headrace.toml").write_text('[project]\nname = "bench"\n')
@@ -81,7 +81,7 @@ def supervised(folder: Path, batches_s: float) -> Iterator[int]:
                 stdout=out,
                 stderr=out,
             )
-        _until(lambda: supervisors.running(places) is not None, "a supervisor", log)
+        _until(lambda: supervisor_lookup.running(places) is not None, "a supervisor", log)
         for number in range(PIPELINES):
             _deploy(places, f"pipeline-{number:02d}", log)
         _until(lambda: _running(places) == PIPELINES, f"{PIPELINES} running pipelines", log)
@@ -95,9 +95,9 @@ def supervised(folder: Path, batches_s: float) -> Iterator[int]:
         tree.end_all()
 
 
-def _deploy(places: Places, name: str, log: Path) -> None:
+def _deploy(places: StatePaths, name: str, log: Path) -> None:
     asked = Request(
-        f"deploy-{name}", What.DEPLOY, "bench", time.time(), name, VERSION, file=f"{name}.py"
+        f"deploy-{name}", Action.DEPLOY, "bench", time.time(), name, VERSION, file=f"{name}.py"
     )
     requests.leave(places, asked)
     answer = requests.answer_of(places, asked.id, START_S)
@@ -105,10 +105,10 @@ def _deploy(places: Places, name: str, log: Path) -> None:
         raise RuntimeError(f"{name} was not deployed: {answer}\n{tree.tail(log)}")
 
 
-def _running(places: Places) -> int:
+def _running(places: StatePaths) -> int:
     conn = db.open_readonly(places.history)
     try:
-        return sum(one.state == "running" for one in pipelines.listed(conn))
+        return sum(one.state == "running" for one in pipelines.read_all(conn))
     finally:
         conn.close()
 

@@ -16,12 +16,12 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.cli import broker
-from headrace.connectors.kafka import kafka
-from headrace.connectors.kafkafollow import Following, Record
+from headrace.cli import kafka as dev_broker
+from headrace.connectors.kafka.connector import kafka
+from headrace.connectors.kafka.topic_follower import Record, TopicFollower
 from headrace.demo import folder as demo_folder
 from headrace.demo import lines
-from headrace.model.places import Places
+from headrace.model.state_paths import StatePaths
 
 CONFIG = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
 BEGINNING = 1_772_406_000.0  # 2026-03-01 23:00 UTC: a longer input has two days
@@ -81,19 +81,19 @@ class Topics:
                 yield from found
                 left -= len(found)
 
-    def _asking(self, name: str) -> Following:
-        return Following(kafka(self.servers, subscribe=[name]), ASK_S)
+    def _asking(self, name: str) -> TopicFollower:
+        return TopicFollower(kafka(self.servers, subscribe=[name]), ASK_S)
 
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Topics]:
     """Ended with the benchmark, whatever happens; its data goes with the folder."""
-    places = Places(folder / "broker")
-    found = broker.up(places, broker.free(0))
+    places = StatePaths(folder / "broker")
+    found = dev_broker.start_broker(places, dev_broker.free_port(0))
     try:
         yield Topics(found.servers, found.port)
     finally:
-        broker.down(places)
+        dev_broker.stop_broker(places)
 
 
 def logs(count: int) -> Iterator[bytes]:

@@ -20,13 +20,13 @@ from typing import Any
 import httpx2
 import psutil
 
-from headrace.jsonfile import read_json, write_json
+from headrace.json_file import read_json, write_json
 from headrace.model.pipeline import Definition, Node, Query
-from headrace.model.places import Places
 from headrace.model.runs import Desired, RunSpec
+from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus, QueryStatus
-from headrace.state import desired, keys
-from headrace.state.keys import Kind, Role
+from headrace.state import api_keys, desired
+from headrace.state.api_keys import KeyKind, Role
 from headrace.store import db, pipelines, runs
 
 SMALL = (1, 1_000)
@@ -98,7 +98,7 @@ class Side:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[Side]:
-    places = Places(folder / ".headrace")
+    places = StatePaths(folder / ".headrace")
     command = [sys.executable, "-m", "headrace.web.main", str(folder)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     try:
@@ -107,7 +107,7 @@ def served(folder: Path) -> Iterator[Side]:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError("the page does not listen")
             time.sleep(0.1)
-        secret = keys.make(places, Kind.PROGRAM, "bench", Role.VIEW, time.time(), None)
+        secret = api_keys.make(places, KeyKind.PROGRAM, "bench", Role.VIEW, time.time(), None)
         headers = {"authorization": f"Bearer {secret}"}
         with httpx2.Client(base_url=told["url"], headers=headers, timeout=60) as http:
             yield Side(http, psutil.Process(process.pid))
@@ -121,7 +121,7 @@ def made(folder: Path, count: int, batches: int) -> Path:
     """A project with so many deployed pipelines, and their history."""
     (folder / "pipelines").mkdir(parents=True)
     (folder / "headrace.toml").write_text('[project]\nname = "bench"\n')
-    places = Places(folder / ".headrace")
+    places = StatePaths(folder / ".headrace")
     now = time.time()
     conn = db.open_history(places.history)
     for number in range(count):
@@ -138,7 +138,7 @@ def made(folder: Path, count: int, batches: int) -> Path:
     return folder
 
 
-def _pipeline(folder: Path, places: Places, conn: db.Store, name: str, now: float) -> None:
+def _pipeline(folder: Path, places: StatePaths, conn: db.Store, name: str, now: float) -> None:
     desired.write(
         places,
         Desired(name, "running", "v1", "dev", f"pipelines/{name}.py", by="bench", at=now),

@@ -17,13 +17,13 @@ from hypothesis import settings
 
 from headrace import processes
 from headrace.connectors import jars
-from headrace.driver import classes
+from headrace.driver import class_archive
 
 MARKER = "HEADRACE_TEST_SESSION"  # inherited by every child, also by detached ones
 # Test JVMs live for seconds: the second compiler never pays for itself. Halves their CPU time.
 # With one compiler Java keeps 48 MB for code, which the demo fills in a minute: then Spark stops.
 ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-QUICK_JAVA = (f"{ONE_COMPILER} -XX:+UseSerialGC", classes.use(classes.kept()))
+QUICK_JAVA = (f"{ONE_COMPILER} -XX:+UseSerialGC", class_archive.use(class_archive.default_path()))
 GRACE_S = 15.0  # a JVM whose Python is gone ends by itself within a few seconds
 
 # A busy machine is no failure of what is tested. `make quick` looks at fewer examples.
@@ -120,7 +120,7 @@ def spark() -> Generator[Any, None, None]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.extraJavaOptions", "-Xss8m")
-        .config("spark.jars", ",".join(map(str, jars.fetched(jars.BUNDLES["kafka"]))))
+        .config("spark.jars", ",".join(map(str, jars.fetched_files(jars.BUNDLES["kafka"]))))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("FATAL")

@@ -22,42 +22,43 @@ BANNED_IMPORTS = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve
 
 # Who may import whom: strictly downward, never sideways. What a driver uses never uses the store.
 GROUND = {
-    "errors", "model", "words", "shapes", "config", "logs", "jsonfile", "processes", "references",
-    "state",
+    "errors", "model", "durations", "settings_schema", "config", "logs", "json_file", "processes",
+    "secrets", "spelling", "state", "terminal",
 }  # fmt: skip
 BELOW_DEFINE = GROUND | {"connectors", "checkpoints", "failures"}
-BELOW_ALERTS = BELOW_DEFINE | {"transforms", "define", "store"}
-BELOW_PROJECT = BELOW_ALERTS | {"alerts", "explore", "updates"}
+BELOW_EXPLORE = BELOW_DEFINE | {"transforms", "define", "store"}
+BELOW_PROJECT = BELOW_EXPLORE | {"explore", "health"}
 BELOW_PROCESSES = BELOW_PROJECT | {"project"}
 MAY_IMPORT: Mapping[str, Set[str]] = {
     "errors": set(),
     "model": {"errors"},
-    "jsonfile": {"errors", "model"},
+    "health": {"errors", "model"},
+    "json_file": {"errors", "model"},
     "processes": {"errors", "model"},
-    "references": {"errors"},
+    "secrets": {"errors"},
     "logs": {"errors", "model"},
-    "words": {"errors"},
-    "shapes": {"errors", "model", "words"},
-    "config": {"errors", "model", "words", "shapes", "logs", "jsonfile"},
-    "state": {"errors", "model", "jsonfile", "processes"},
+    "durations": {"errors"},
+    "spelling": set(),
+    "terminal": set(),
+    "settings_schema": {"errors", "model", "durations", "spelling"},
+    "config": {"errors", "model", "spelling", "settings_schema", "logs", "json_file"},
+    "state": {"errors", "model", "json_file", "processes"},
     "store": GROUND,
     "connectors": GROUND,
     "checkpoints": GROUND,
     "failures": GROUND,
     "transforms": BELOW_DEFINE,
-    "define": BELOW_DEFINE,
-    "alerts": BELOW_ALERTS,
-    "explore": BELOW_ALERTS,
-    "updates": BELOW_ALERTS,
+    "define": BELOW_DEFINE | {"transforms"},
+    "explore": BELOW_EXPLORE,
     "project": BELOW_PROJECT,
-    "driver": BELOW_PROJECT - {"store", "alerts", "updates"},
+    "driver": BELOW_PROJECT - {"store", "health"},
     "supervisor": BELOW_PROJECT,
     "notebook": BELOW_DEFINE | {"transforms", "define", "explore", "driver"},
     "relay": BELOW_PROCESSES,
     "web": BELOW_PROCESSES,
     "cli": BELOW_PROCESSES | {"driver", "supervisor", "web", "relay", "testing", "demo"},
     "testing": BELOW_PROCESSES | {"driver", "supervisor"},
-    "demo": BELOW_PROCESSES,
+    "demo": BELOW_PROCESSES | {"testing"},
     "__main__": {"cli"},
     ROOT: {"errors", "define", "connectors", "transforms", "explore", "notebook"},
 }
@@ -66,6 +67,14 @@ SPARK_AT_THE_TOP = {"demo"}  # user code: looks as a user would write it
 PRINTING_ROOMS = {"cli", "demo"}
 HEAVY = {
     "pyspark", "pydantic", "duckdb", "sqlglot", "pandas", "pyarrow", "numpy", "plotly", "IPython",
+}  # fmt: skip
+SPARK_KEYS = {
+    "batchId", "numInputRows", "inputRowsPerSecond", "processedRowsPerSecond", "durationMs",
+    "stateOperators", "eventTime", "startOffset", "endOffset", "latestOffset", "numRowsTotal",
+    "numRowsUpdated", "numRowsRemoved", "numRowsDroppedByWatermark", "memoryUsedBytes",
+    "customMetrics", "observedMetrics", "numOutputRows", "triggerExecution", "batchDuration",
+    "addBatch", "getBatch", "walCommit", "queryPlanning", "commitOffsets", "commitBatch",
+    "operatorName", "commitTimeMs", "numShufflePartitions", "logOffset", "runId",
 }  # fmt: skip
 PROCESS_CALLS = {"kill", "killpg", "fork", "forkpty", "system", "popen", "posix_spawn"}
 
@@ -238,6 +247,37 @@ def heavy_start(all_sources: list[Source], start: Set[str]) -> list[str]:
     ]
 
 
+def connector_classes(all_sources: list[Source]) -> frozenset[str]:
+    """Names of the classes in `connectors` that derive from Connector, also indirectly."""
+    bases = {
+        node.name: {ast.unparse(base) for base in node.bases}
+        for source in all_sources
+        if source.room == "connectors"
+        for node in source.nodes
+        if isinstance(node, ast.ClassDef)
+    }
+    found: set[str] = set()
+    while more := {n for n, of in bases.items() if of & {"Connector", *found}} - found:
+        found |= more
+    return frozenset(found)
+
+
+def connector_class_uses(source: Source, classes: Set[str]) -> list[str]:
+    """Other packages decide by `capabilities` and methods. A type checker may know the classes."""
+    if source.room == "connectors":
+        return []
+    found = []
+    for node, when in _with_moment(source.tree, "top"):
+        used: list[str] = []
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{ROOT}.connectors"):
+            used = [alias.name for alias in node.names if alias.name in classes]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            used = [node.attr] if node.attr in classes else []
+        if when != "typing":
+            found += [f"{source.module}:{node.lineno}: connector class {name}" for name in used]
+    return found
+
+
 def forbidden_imports(source: Source) -> list[str]:
     """Packages that have a room of their own, and packages that have none."""
     found = []
@@ -265,6 +305,17 @@ def _wrong_with_spark(source: Source, item: Import) -> list[str]:
     if item.when == "top" and source.room not in SPARK_AT_THE_TOP:
         return ["pyspark only inside functions"]
     return []
+
+
+def spark_keys(source: Source) -> list[str]:
+    """Keys of Spark's progress object, outside the module that translates it."""
+    if source.module == f"{ROOT}.model.progress":
+        return []
+    return [
+        f"{source.module}:{node.lineno}: {node.value!r}: only in model/progress.py"
+        for node in source.nodes
+        if isinstance(node, ast.Constant) and node.value in SPARK_KEYS
+    ]
 
 
 def process_calls(source: Source) -> list[str]:

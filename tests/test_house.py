@@ -24,45 +24,51 @@ LARGE: dict[str, str] = {}
 
 # module.function -> why it may catch everything. Borders: each one reports what it caught.
 BORDERS = {
-    "headrace.relay.taking.Taker._run": "the only thread that takes alert rows; it tries again",
-    "headrace.cli.foreground.OwnSupervisor.run": "a thread: the main one raises it",
-    "headrace.cli.main.Headrace.main": "whatever it is, it ends as words and an exit code",
+    "headrace.cli.foreground.OwnSupervisor.run": "a thread: the main thread raises the error",
+    "headrace.cli.main.Headrace.main": "every error ends as a message and an exit code",
     "headrace.define.loader.load": "the user's file may raise anything while it is loaded",
-    "headrace.driver.description.Description.add": "a script goes on, whatever is said about it",
-    "headrace.driver.frames.Frames._called": "a definition's function may raise anything",
-    "headrace.driver.frames.Frames._from_connector": "Spark may raise anything; told in our words",
-    "headrace.driver.frames.Frames.shaped": "Spark may raise anything; told in our words",
-    "headrace.driver.frames.Frames._from_sql": "Spark may raise anything; told in our words",
-    "headrace.driver.main._Run.to_the_end": "whatever it is, exit.json is written",
-    "headrace.driver.script._execute": "the user's script may raise anything",
-    "headrace.driver.watch.Watch.until_the_end": "py4j raises many things once the JVM is gone",
-    "headrace.driver.drain._stop_one": "a thread of its own, at the end of the process",
-    "headrace.driver.main._Run._write_exit": "whatever it is, the process ends with its code",
-    "headrace.driver.question.answer": "Spark may refuse a question with anything",
+    "headrace.driver.batch_counts.BatchCounts._count_if_due": "Spark's bus: at worst no counts",
+    "headrace.driver.count_plan.plan_pipeline_counts": "a plan may hold anything: no counts then",
+    "headrace.driver.count_plan.plan_script_counts": "a plan may hold anything: no counts then",
+    "headrace.driver.drain._stop_one": "a thread at the end of the process",
+    "headrace.driver.example_rows.ExampleRows._read": "a thread: at worst no example",
+    "headrace.driver.example_rows.ExampleRows.refresh": "Spark's bus: at worst no example",
+    "headrace.driver.frames.Frames._call_function": "a definition's function may raise anything",
+    "headrace.driver.frames.Frames._from_connector": "Spark may raise anything",
+    "headrace.driver.frames.Frames._from_sql": "Spark may raise anything",
+    "headrace.driver.frames.Frames.prepare_frame": "Spark may raise anything",
+    "headrace.driver.main._Run._write_exit": "the process must end with its exit code",
+    "headrace.driver.main._Run.to_the_end": "exit.json is always written",
     "headrace.driver.pipeline.run": "Spark may refuse a start with anything",
-    "headrace.driver.counted.of_pipeline": "a plan may hold anything; it costs a count, no run",
-    "headrace.driver.counted.of_script": "a plan may hold anything; it costs a count, no run",
-    "headrace.driver.counts.Counts._paced": "on Spark's bus: it costs a count, never an event",
-    "headrace.driver.examples.Examples.of": "on Spark's bus: it costs an example, never an event",
-    "headrace.driver.examples.Examples._look": "a thread of its own, for an example only",
-    "headrace.driver.written.Written.of": "on Spark's bus: it costs an age, never an event",
-    "headrace.notebook.watching.Watch.run": "py4j raises many things once the JVM is gone",
-    "headrace.web.gate.Gate.__call__": "the answer to what nobody expected has our headers, too",
-    "headrace.web.watch.Watch._look": "the page goes on looking, and says so",
-    "headrace.project.worker.answer": "one line in, one line out, whatever the question was",
-    "headrace.supervisor.loop.Supervisor._guarded": "one step of a tick fails, the others go on",
+    "headrace.driver.record_ages.RecordAges.fetch_times": "Spark's bus: at worst no record ages",
+    "headrace.driver.run_loop.RunLoop.until_the_end": "py4j raises many things after the JVM ends",
+    "headrace.driver.script._execute": "the user's script may raise anything",
+    "headrace.driver.script_queries.ScriptQueries.add": "at worst a query is not described",
+    "headrace.driver.spark_sql.answer": "Spark may refuse a query with anything",
+    "headrace.notebook.query_watch.QueryWatch.run": "py4j raises many things after the JVM ends",
+    "headrace.project.query_worker.answer": "every request line gets a reply line",
+    "headrace.relay.alert_topic.AlertTopicReader._run": "the only reader of alert rows: it retries",
+    "headrace.supervisor.loop.Supervisor._guard": "one step of a tick fails, the others go on",
+    "headrace.web.auth.AuthMiddleware.__call__": "an unexpected error also gets our headers",
+    "headrace.web.overview_feed.OverviewFeed._poll": "the page keeps polling and shows the error",
 }
 
 # module -> why it may start or end processes
 PROCESSES = {
     "headrace.supervisor.process": "the room for it",
-    "headrace.project.workers": "a question of the page must be ended hard, and the web never"
+    "headrace.project.query_workers": "a question of the page must be ended hard, and the web never"
     " imports the supervisor; headrace sql has the same limits",
 }
 
 # module -> why it may call eval, exec or print
 CALLS = {
     "headrace.driver.interpreter": "exec: this is what running a script means",
+}
+
+# module -> why it may use a word that is also a key of Spark's progress object
+KEYS = {
+    "headrace.checkpoints.source_logs": "the log of a file source has the same word",
+    "headrace.driver.lookups": "a metric of Spark's plan has the same name",
 }
 
 
@@ -84,6 +90,17 @@ def test_no_import_cycles_also_no_hidden_ones() -> None:
 
 def test_packages_with_a_room_of_their_own_stay_in_it() -> None:
     assert unexcused([c for s in ALL for c in house.forbidden_imports(s)], PROCESSES) == []
+
+
+def test_only_the_connectors_know_their_classes() -> None:
+    classes = house.connector_classes(ALL)
+
+    assert {"Kafka", "EventHubs", "Files", "EachRow"} <= classes
+    assert [c for s in ALL for c in house.connector_class_uses(s, classes)] == []
+
+
+def test_one_module_knows_the_keys_of_sparks_progress() -> None:
+    assert unexcused([c for s in ALL for c in house.spark_keys(s)], KEYS) == []
 
 
 def test_processes_are_started_and_ended_in_one_file() -> None:
@@ -128,6 +145,7 @@ def test_no_excuse_outlives_its_reason() -> None:
     assert set(LARGE) - set(small) == set()
     assert set(BORDERS) - set(broad) == set()
     assert set(CALLS) - set(calls) == set()
+    assert set(KEYS) - {c.split(":")[0] for s in ALL for c in house.spark_keys(s)} == set()
     assert set(PROCESSES) - {c.split(":")[0] for c in processes} == set()
 
 
@@ -237,7 +255,7 @@ IMPORT_BREAKS = [
     ("headrace.driver.session", "from pyspark.sql import SparkSession"),
     ("headrace.supervisor.loop", "def f():\n    import pyspark"),
     ("headrace.define.api", "if TYPE_CHECKING:\n    from pyspark.sql import DataFrame"),
-    ("headrace.driver.lock", "from py4j.java_gateway import java_import"),
+    ("headrace.driver.checkpoint_lock", "from py4j.java_gateway import java_import"),
     ("headrace.cli.status", "import sqlite3"),
     ("headrace.store.db", "import duckdb"),
     ("headrace.driver.session", "import subprocess"),
@@ -264,6 +282,40 @@ def test_import_rule_allows(module: str, text: str) -> None:
     assert house.forbidden_imports(seeded(module, text)) == []
 
 
+CONNECTORS = [
+    seeded("headrace.connectors.kafka.connector", "class Kafka(Connector): ..."),
+    seeded("headrace.connectors.special", "class Special(Kafka): ..."),
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from headrace.connectors.kafka.connector import Kafka",
+        "def f():\n    from headrace.connectors.special import Special",
+        "from headrace.connectors import special\nx = isinstance(y, special.Special)",
+    ],
+)
+def test_connector_class_rule_catches(text: str) -> None:
+    classes = house.connector_classes(CONNECTORS)
+
+    assert house.connector_class_uses(seeded("headrace.driver.build", text), classes) != []
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("headrace.connectors.alert", "from headrace.connectors.kafka.connector import Kafka"),
+        ("headrace.driver.build", "from headrace.connectors.connector import Connector"),
+        ("headrace.relay.lag", "if TYPE_CHECKING:\n    from headrace.connectors.x import Kafka"),
+    ],
+)
+def test_connector_class_rule_allows(module: str, text: str) -> None:
+    classes = house.connector_classes(CONNECTORS)
+
+    assert house.connector_class_uses(seeded(module, text), classes) == []
+
+
 @pytest.mark.parametrize(
     "call", ["os.kill(1, 9)", "os.killpg(1, 9)", "os.execv(a, b)", "p.terminate()", "sp.Popen(a)"]
 )
@@ -276,6 +328,12 @@ def test_process_rule_catches(call: str) -> None:
 )
 def test_dangerous_call_rule_catches(call: str) -> None:
     assert house.dangerous_calls(seeded("headrace.store.db", call)) != []
+
+
+@pytest.mark.parametrize("text", ["p.get('batchId')", "x = {'numInputRows': 1}"])
+def test_spark_key_rule_catches(text: str) -> None:
+    assert house.spark_keys(seeded("headrace.web.views", text)) != []
+    assert house.spark_keys(seeded("headrace.model.progress", text)) == []
 
 
 def test_size_rule_catches_a_long_module_function_and_class() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace import processes
-from headrace.jsonfile import read_json, write_json
-from headrace.model.events import Event, Kind
+from headrace.json_file import read_json, write_json
+from headrace.model.events import Event, EventKind
 from headrace.model.runs import Ending, Exit, RunSpec
 
 BEAT_S, IDLE_S = 5.0, 10.0
@@ -34,29 +34,29 @@ def main() -> None:
     write_json(run_dir / "process.json", me.to_json() if me else {})
     events = (run_dir / "events.jsonl").open("a", buffering=1)
 
-    def tell(kind: Kind, on: str | None = None, **data: Any) -> None:
+    def tell(kind: EventKind, on: str | None = None, **data: Any) -> None:
         events.write(Event(time.time(), kind, on, data).to_line() + "\n")
 
-    tell(Kind.RUN_STARTED, pid=os.getpid(), jvm_pid=None, version=spec.version, profile="dev")
-    tell(Kind.DEFINED, queries=["kept"])
-    tell(Kind.QUERY_STARTED, "kept", id="1", run_id="1", guarantee="exactly-once")
+    tell(EventKind.RUN_STARTED, pid=os.getpid(), jvm_pid=None, version=spec.version, profile="dev")
+    tell(EventKind.DEFINED, queries=["kept"])
+    tell(EventKind.QUERY_STARTED, "kept", id="1", run_id="1", guarantee="exactly-once")
     due = {"beat": 0.0, "idle": time.monotonic() + IDLE_S, "batch": 0.0}
     batch = 0
     while not stop.wait(min(batches_s or 1.0, 1.0)):
         now = time.monotonic()
         if now >= due["beat"]:
             due["beat"] = now + BEAT_S
-            tell(Kind.SAMPLED, None, queries={"kept": STATUS}, **COSTS)
+            tell(EventKind.SAMPLED, None, queries={"kept": STATUS}, **COSTS)
         if batches_s and now >= due["batch"]:
             due["batch"] = now + batches_s
-            tell(Kind.PROGRESSED, "kept", progress=progress(batch))
+            tell(EventKind.PROGRESSED, "kept", progress=progress(batch))
             batch += 1
         elif not batches_s and now >= due["idle"]:
             due["idle"] = now + IDLE_S
-            tell(Kind.IDLED, "kept")
+            tell(EventKind.IDLED, "kept")
     how = {"kept": {"batch": batch, "how": "clean"}}
     exit_ = Exit(Ending.DRAINED, 0, time.time(), queries=how)
-    tell(Kind.EXITED, **exit_.to_json())
+    tell(EventKind.EXITED, **exit_.to_json())
     write_json(run_dir / "exit.json", exit_.to_json())
 
 

@@ -10,9 +10,6 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from headrace.connectors.alert import alert as alert
     from headrace.connectors.console import console as console
-    from headrace.connectors.each import each_batch as each_batch
-    from headrace.connectors.each import each_row as each_row
-    from headrace.connectors.event_hubs import event_hubs as event_hubs
     from headrace.connectors.files import avro as avro
     from headrace.connectors.files import binary as binary
     from headrace.connectors.files import csv as csv
@@ -21,11 +18,14 @@ if TYPE_CHECKING:
     from headrace.connectors.files import orc as orc
     from headrace.connectors.files import parquet as parquet
     from headrace.connectors.files import text as text
-    from headrace.connectors.kafka import kafka as kafka
+    from headrace.connectors.kafka.connector import kafka as kafka
+    from headrace.connectors.kafka.event_hubs import event_hubs as event_hubs
     from headrace.connectors.live import live as live
     from headrace.connectors.memory import memory as memory
     from headrace.connectors.rate import rate as rate
     from headrace.connectors.socket import socket as socket
+    from headrace.connectors.user_functions import each_batch as each_batch
+    from headrace.connectors.user_functions import each_row as each_row
     from headrace.define.api import source as source
     from headrace.define.api import stream as stream
     from headrace.define.api import table as table
@@ -63,23 +63,23 @@ _NAMES = {
     "orc": "headrace.connectors.files",
     "avro": "headrace.connectors.files",
     "binary": "headrace.connectors.files",
-    "kafka": "headrace.connectors.kafka",
-    "event_hubs": "headrace.connectors.event_hubs",
+    "kafka": "headrace.connectors.kafka.connector",
+    "event_hubs": "headrace.connectors.kafka.event_hubs",
     "rate": "headrace.connectors.rate",
     "socket": "headrace.connectors.socket",
     "console": "headrace.connectors.console",
     "memory": "headrace.connectors.memory",
     "live": "headrace.connectors.live",
     "alert": "headrace.connectors.alert",
-    "each_row": "headrace.connectors.each",
-    "each_batch": "headrace.connectors.each",
+    "each_row": "headrace.connectors.user_functions",
+    "each_batch": "headrace.connectors.user_functions",
     "display": "headrace.notebook.display",
     "read": "headrace.notebook.batch",
     "write": "headrace.notebook.batch",
     "sql": "headrace.notebook.batch",
     "session": "headrace.notebook.session",
 }
-# What `%load_ext headrace` looks for.
+# For `%load_ext headrace`.
 _HOOKS = {
     "load_ipython_extension": "headrace.notebook.magics",
     "unload_ipython_extension": "headrace.notebook.magics",
@@ -89,7 +89,7 @@ __all__ = ["__version__", *sorted(_NAMES)]
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from its module, when it is first used."""
+    """Import the module of a public name on first use."""
     module = _NAMES.get(name) or _HOOKS.get(name)
     if module is None:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")

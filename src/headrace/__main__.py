@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Ctrl-C may come while Python still imports: no traceback for that."""
+    """Ctrl-C during the import shows no traceback."""
     try:
         from headrace.cli.main import main as headrace
     except KeyboardInterrupt:

@@ -1,20 +1,18 @@
-"""Every error a user can meet, in one tree.
+"""All errors that users can see, in one tree.
 
     Error                  exit 1   something failed
     ├── ConfigError        exit 2   headrace.toml or an option is wrong
     ├── DefinitionError    exit 2   a pipeline's file is wrong
     │   └── Problems       exit 2   all of them at once, as `check` finds them
-    ├── SqlError           exit 2   a question in SQL that cannot be answered as it stands
-    ├── ConnectorError     exit 2   a source or sink cannot be what was asked of it
-    ├── CheckpointError    exit 3   a checkpoint cannot be used: held, foreign, torn, lost
+    ├── SqlError           exit 2   a SQL query that cannot be run
+    ├── ConnectorError     exit 2   the options of a source or sink are wrong
+    ├── CheckpointError    exit 3   a checkpoint cannot be used: locked, foreign, damaged, lost
     ├── SetupError         exit 3   the machine is not ready: Java, port, disk, owner, lock
-    ├── ControlError       exit 3   no supervisor to talk to, or it refuses
-    ├── StoreError         exit 1   our own state cannot be read or written
-    ├── NotifyError        exit 1   a notice could not be delivered
-    └── FencedError        exit 7   an older run met the traces of a newer one
+    ├── ControlError       exit 3   no supervisor is running, or it refuses
+    └── StoreError         exit 1   Headrace's own state cannot be read or written
 
 An error says what happened, why, where, and what to do; each has a stable `slug` with a heading in
-docs/reference/errors.md. What may be retried is decided in `failures/` alone.
+docs/reference/errors.md. Only `failures/` decides what may be retried.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from typing import Any, ClassVar
 
 
 class Error(Exception):
-    """The root: `what` is a sentence with real names and values; the rest is optional."""
+    """The base class: `what` is a sentence with actual names and values; the rest is optional."""
 
     slug: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
@@ -46,7 +44,7 @@ class Error(Exception):
         self.code = slug or type(self).slug
 
     def as_dict(self) -> dict[str, str | None]:
-        """The one shape in which errors travel between processes and over HTTP."""
+        """The JSON form of an error, between processes and over HTTP."""
         return {
             "slug": self.code,
             "what": self.what,
@@ -75,7 +73,7 @@ class DefinitionError(Error):
 
 
 class Problems(DefinitionError):  # noqa: N818 (it is several)
-    """All that is wrong, at once. `problems` are errors of any kind; the worst code wins."""
+    """Several problems at once, of any kind; the worst exit code wins."""
 
     slug = "problems"
 
@@ -93,7 +91,7 @@ def each_of(error: Error) -> tuple[Error, ...]:
 
 
 def together(problems: Sequence[Error]) -> Error:
-    """What to raise for them: the one, or all."""
+    """The error to raise for these problems."""
     return problems[0] if len(problems) == 1 else Problems(problems)
 
 
@@ -126,16 +124,7 @@ class StoreError(Error):
     slug = "store"
 
 
-class NotifyError(Error):
-    slug = "notify"
-
-
-class FencedError(Error):
-    slug = "fenced"
-    exit_code = 7
-
-
-def revived(body: Mapping[str, Any], kind: type[Error] = Error) -> Error:
-    """An error that came from another process as JSON."""
+def error_from_dict(body: Mapping[str, Any], kind: type[Error] = Error) -> Error:
+    """Rebuild an error that another process sent as JSON."""
     rest = {name: body.get(name) for name in ("why", "where", "fix", "slug")}
-    return kind(str(body.get("what") or "It failed, and left no words."), **rest)
+    return kind(str(body.get("what") or "It failed without a message."), **rest)

@@ -1,7 +1,7 @@
-"""One way of logging for all processes: UTC, one line, with the pipeline, run and query concerned.
+"""Configures logging for all processes: UTC, one line, with pipeline, run and query.
 
-Logs are for people; programs read events. Logs go to standard error, which whoever starts a process
-points at a file; files that grow are cut by `keep_short`, since their writers hold them open.
+Logs are for people; programs read events. Logs go to standard error, which the parent process
+redirects to a file. `keep_short` truncates these files while their writers hold them open.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def configure(
     is_guest: bool = False,
     **about: str,
 ) -> None:
-    """Call once, in main. `about` (pipeline=, run=) is said in every line of this process.
+    """Call once, in main. `about` (pipeline=, run=) is added to every line of this process.
 
-    `is_guest`: the process belongs to a script, whose own logging finds Python's untouched.
+    `is_guest`: the process belongs to a script; leave Python's root logger to it.
     """
     _always.clear()
     _always.update(about)
@@ -49,12 +49,12 @@ def configure(
         top.removeHandler(old)
     top.addHandler(handler)
     if not is_guest:
-        top.setLevel(logging.WARNING)  # of others: only what is wrong
+        top.setLevel(logging.WARNING)  # of other libraries only warnings
 
 
 @contextlib.contextmanager
 def about(**fields: str) -> Iterator[None]:
-    """Lines logged inside say this too: `with logs.about(pipeline=name): …`."""
+    """Adds fields to the lines logged inside: `with logs.about(pipeline=name): …`."""
     token = _about.set({**(_about.get() or {}), **fields})
     try:
         yield
@@ -72,7 +72,7 @@ def _add_about(record: logging.LogRecord) -> bool:
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = [f"{n}={getattr(record, n)}" for n in _FIELDS if getattr(record, n, None)]
-        # On the first line only: the last one may be a command that people copy.
+        # On the first line only: the last line may be a command that users copy.
         first, *more = record.getMessage()[:LINE_MAX].split("\n")
         head = f"{_at(record)} {record.levelname.lower():7} {first}"
         line = "\n".join([f"{head}  [{' '.join(fields)}]" if fields else head, *more])
@@ -95,16 +95,16 @@ def _at(record: logging.LogRecord) -> str:
 
 
 def keep_short(path: Path, bytes_max: int) -> bool:
-    """Above the limit: keep a copy as NAME.1 and empty the file, whose writer appends (O_APPEND).
+    """Above the limit, copy the file to NAME.1 and truncate it; its writer appends (O_APPEND).
 
-    Lines written between the two steps are lost, which is the price of not owning the writer.
+    Lines written between the two steps are lost.
     """
     try:
         if path.stat().st_size <= bytes_max:
             return False
     except OSError:
         return False
-    with contextlib.suppress(OSError):  # a full disk: then the old lines go, so that new ones fit
+    with contextlib.suppress(OSError):  # on a full disk, make room without a copy
         shutil.copyfile(path, path.with_name(path.name + ".1"))
         path.with_name(path.name + ".1").chmod(0o600)
     with contextlib.suppress(OSError):

@@ -1,10 +1,8 @@
-"""Which process is which: a pid alone may belong to a stranger a moment later. Reads only.
+"""Identifies processes, since a pid alone may be reused. Reads only.
 
-The driver records itself with it, the supervisor and the command line ask.
-
-A process is known by pid, start time and boot; a child of a run also by the markers in its
-environment, which every process that it starts inherits. Invariant: a zombie is not alive, and what
-cannot be proven to be ours is a stranger.
+A process is identified by pid, start time and boot; a process of a run also by markers in its
+environment, which its children inherit. Invariant: a zombie is not alive, and a process that cannot
+be proven to be ours is not ours.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import psutil
 from headrace.model.runs import Process
 
 RUN_MARK = "HEADRACE_RUN_ID"
-STATE_MARK = "HEADRACE_STATE"  # whose run: two projects may have pipelines of one name
+STATE_MARK = "HEADRACE_STATE"  # two projects may have pipelines of the same name
 
 _PROC = Path("/proc") if sys.platform == "linux" else None
 _DEAD = ("Z", "X", "x")
@@ -29,8 +27,8 @@ _TICKS_TOLERANCE_S = 0.05
 _LOADING_S = 0.1
 
 
-class Marked(NamedTuple):
-    """A living process with the mark of a run."""
+class MarkedProcess(NamedTuple):
+    """A live process with the marker of a run."""
 
     process: Process
     run: str
@@ -38,29 +36,29 @@ class Marked(NamedTuple):
 
 
 def identify(pid: int) -> Process | None:
-    """The living process that has this pid now."""
-    started = _started(pid)
+    """The live process that has this pid now."""
+    started = _read_start_time(pid)
     return None if started is None else Process(pid, started, boot_id())
 
 
 def is_alive(process: Process) -> bool:
-    """False for zombies, for strangers who inherited the pid, and for everyone before a reboot."""
+    """False for zombies, for another process with the same pid, and after a reboot."""
     if process.boot != boot_id():
         return False
-    started = _started(process.pid)
+    started = _read_start_time(process.pid)
     if started is None:
         return False
     return abs(started - process.started) <= _TICKS_TOLERANCE_S
 
 
-def marked(state: Path) -> list[Marked]:
-    """Every living process of this user that belongs to a run of this state folder."""
+def find_marked(state: Path) -> list[MarkedProcess]:
+    """Every live process of this user that belongs to a run of this state folder."""
     found = []
     for pid in psutil.pids():
         run = _run_of(pid, state)
         process = identify(pid) if run else None
         if run and process:
-            found.append(Marked(process, run, _is_leader(pid)))
+            found.append(MarkedProcess(process, run, _is_leader(pid)))
     return found
 
 
@@ -69,15 +67,15 @@ def is_marked(process: Process, run: str, state: Path) -> bool:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """What a process was started with; nothing of one that is gone or another user's.
+    """The environment at the start of a process; empty if it has ended or is another user's.
 
-    While a program is being loaded (exec) it shows none, for less than a millisecond mostly: a
-    look at that moment would take a child of ours for a stranger.
+    During exec the environment is empty, usually for less than a millisecond. Without the retry, a
+    child of ours would look like a foreign process.
     """
     deadline = time.monotonic() + _LOADING_S
-    while (told := _environment(pid)) == {} and _is_program(pid) and time.monotonic() < deadline:
+    while (found := _environment(pid)) == {} and _is_program(pid) and time.monotonic() < deadline:
         time.sleep(0.001)
-    return told or {}
+    return found or {}
 
 
 @functools.cache
@@ -86,8 +84,8 @@ def boot_id() -> str:
     return path.read_text().strip() if path.exists() else str(int(psutil.boot_time()))
 
 
-def _started(pid: int) -> float | None:
-    """Seconds from boot to start where the kernel says so: setting the clock cannot change it."""
+def _read_start_time(pid: int) -> float | None:
+    """Seconds from boot to start, where available: a change of the clock does not affect it."""
     if _PROC is None:
         try:
             process = psutil.Process(pid)
@@ -99,19 +97,19 @@ def _started(pid: int) -> float | None:
         stat = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
         return None
-    fields = stat.rpartition(b")")[2].split()  # the name before it may hold anything
+    fields = stat.rpartition(b")")[2].split()  # the name before it may contain spaces
     if len(fields) < 20 or fields[0].decode() in _DEAD:
         return None
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _run_of(pid: int, state: Path) -> str | None:
-    told = environment(pid)
-    return told.get(RUN_MARK) if told.get(STATE_MARK) == str(state) else None
+    found = environment(pid)
+    return found.get(RUN_MARK) if found.get(STATE_MARK) == str(state) else None
 
 
 def _is_program(pid: int) -> bool:
-    """Threads of the kernel are none; a kernel may show an empty environment for them."""
+    """False for kernel threads, whose environment may be empty."""
     try:
         return _PROC is not None and bool(os.readlink(_PROC / str(pid) / "exe"))
     except OSError:

@@ -163,7 +163,7 @@ def _java(folder: Path, *args: str, timeout_s: float = 180) -> str:
 
 
 def _command() -> list[str]:
-    found = jars.fetched(jars.BUNDLES["broker"])
+    found = jars.fetched_files(jars.BUNDLES["broker"])
     assert found, "the broker's jars are missing: headrace jars fetch broker (make does it)"
     return [str(java.executable()), "-Xmx512m", "-cp", f"{found[0].parent}/*"]
 

@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
 )
 
 from brokers.cluster import USER, Cluster, cluster
-from headrace.connectors import kafkabroker
-from headrace.connectors.kafka import kafka
+from headrace.connectors.kafka import broker_client
+from headrace.connectors.kafka.connector import kafka
 
 HUB = "hub"
 EVENT_HUBS_USER = "$ConnectionString"
@@ -105,6 +105,6 @@ def received(broker: Cluster, topic: str, count: int, timeout_s: float = 90) -> 
 
 def everything(broker: Cluster, topic: str) -> list[Any]:
     """All messages that are there now."""
-    with kafkabroker.Broker(kafka(broker.servers(), subscribe=topic)) as asked:
-        ends = asked.ends(asked.wanted())
+    with broker_client.BrokerClient(kafka(broker.servers(), subscribe=topic)) as asked:
+        ends = asked.ends(asked.find_partitions())
     return received(broker, topic, sum(one.records for one in ends.values()))

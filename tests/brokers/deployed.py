@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headrace.jsonfile import write_json
+from headrace.json_file import write_json
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.runs import Desired
 from headrace.project.workspace import Workspace, open_workspace

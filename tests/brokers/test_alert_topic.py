@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from brokers.cluster import Cluster
 from brokers.conftest import everything, made, sent
 from e2e import rig
-from headrace.connectors.alertlines import TEXT_CHARS_MAX
+from headrace.connectors.alert_rows import TEXT_CHARS_MAX
 
 pytestmark = pytest.mark.e2e
 
@@ -245,7 +245,7 @@ def test_rows_that_the_broker_deleted_before_they_were_taken_are_an_alert(
     finally:
         stopped.resume()
 
-    told_of = "were deleted before they were taken"
+    told_of = "were deleted unread"
     rig.eventually("it is told", lambda: any(told_of in o["title"] for o in listed(project)), 60)
     sent(broker, source, row(11, 99.0, 41))
     rig.eventually("it goes on", lambda: is_open(project, "Cluster 11: load 99.0"), 60)
@@ -288,4 +288,4 @@ def test_without_a_topic_for_alerts_it_falls_back_and_check_says_so(
     said = rig.Project(tmp_path).headrace("check", code=None)  # with the warnings
 
     assert "every 1 s" in said
-    assert "'overloaded' runs by its otherwise, not in real time" in said
+    assert "'overloaded' runs with its otherwise trigger, not in real time" in said

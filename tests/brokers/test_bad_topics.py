@@ -1,5 +1,5 @@
-"""What Kafka can hold and do that nobody wants: huge and empty records, a topic deleted and made
-anew under a running pipeline. End to end, by one project on a real broker."""
+"""Unusual Kafka input: huge and empty records, a topic deleted and recreated under a running
+pipeline. End to end, with one project on a real broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from brokers.cluster import Cluster
 from brokers.conftest import made, sent
 from e2e import rig
-from headrace.checkpoints import committed
+from headrace.checkpoints import committed_files
 from headrace.errors import ConnectorError
 
 pytestmark = pytest.mark.e2e
@@ -73,7 +73,7 @@ def state(project: rig.Project) -> str:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     try:
-        files = committed.files(folder)
+        files = committed_files.files(folder)
     except ConnectorError:
         return []
     return [row for one in files for row in pq.read_table(one.path).to_pylist()]
@@ -118,24 +118,24 @@ def test_a_topic_deleted_and_made_anew_stops_it_and_is_told(
     admin = AdminClient({"bootstrap.servers": broker.servers()})
     admin.delete_topics([TOPIC])[TOPIC].result(30)
     rig.eventually("it needs attention", lambda: state(project) == "needs-attention", 60)
-    gone = f"gone: kept: {TOPIC}, partition 0 does not exist any more (it stood at 5)"
+    gone = f"gone: kept: {TOPIC}, partition 0 no longer exists (position 5)"
     assert gone in project.headrace("why", "flow")
     rig.eventually("the lag says so", lambda: lag_problem(project) == f"topics gone: {TOPIC} 0", 30)
     told = project.headrace("start", "flow", "--accept-gap", "--yes", code=3)
-    assert f"There is no topic {TOPIC} to go on with." in told
+    assert f"The topic {TOPIC} does not exist." in told
 
     new_topic(broker)
     sent(broker, TOPIC, '{"id": 11}')
     project.headrace("start", "flow")
-    words = "A Kafka topic's end moved backwards"
+    words = "The end of a Kafka topic moved backwards"
     rig.eventually("it is told", lambda: words in project.headrace("why", "flow"), 90, every_s=1)
     why = project.headrace("why", "flow")
     assert state(project) == "needs-attention"
-    anew = f"kept: {TOPIC}, partition 0 was made anew: it stood at 5, now it ends at 1"
-    left_out = "what is in it now is left out, too: 1 records"
-    assert f"gone: {anew}; {left_out}" in why
+    recreated = f"kept: {TOPIC}, partition 0 was recreated: position 5, but it ends at 1"
+    left_out = "its current records are left out too: 1"
+    assert f"gone: {recreated}; {left_out}" in why
 
-    assert anew in project.headrace("start", "flow", "--accept-gap", "--yes")
+    assert recreated in project.headrace("start", "flow", "--accept-gap", "--yes")
     rig.eventually("it runs", lambda: state(project) == "running", 60)
     sent(broker, TOPIC, '{"id": 12}')
     rig.eventually("it goes on", lambda: kept(project) == [1, 2, 12], 60)

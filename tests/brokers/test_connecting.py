@@ -18,11 +18,11 @@ from confluent_kafka.admin import (
 from brokers import cluster
 from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
 from brokers.conftest import EVENT_HUBS_USER, HUB, allow, made, sent
-from headrace.cli import connecting
-from headrace.connectors import kafkabroker, kafkafailures
-from headrace.connectors.event_hubs import event_hubs
-from headrace.connectors.kafka import kafka
-from headrace.connectors.kafkafollow import Following
+from headrace.cli import check
+from headrace.connectors.kafka import broker_client, client_errors
+from headrace.connectors.kafka.connector import kafka
+from headrace.connectors.kafka.event_hubs import event_hubs
+from headrace.connectors.kafka.topic_follower import TopicFollower
 from headrace.errors import Error
 from headrace.project.workspace import open_workspace
 
@@ -38,7 +38,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what fails only when its time is over."""
-    monkeypatch.setattr(kafkabroker, "WITHIN_S", 6.0)
+    monkeypatch.setattr(broker_client, "WITHIN_S", 6.0)
 
 
 def by_login(broker: Cluster, **more: Any) -> dict[str, Any]:
@@ -53,27 +53,27 @@ def by_login(broker: Cluster, **more: Any) -> dict[str, Any]:
 
 def failure(**fields: Any) -> Error:
     with pytest.raises(Error) as caught:
-        kafka(**fields).reached()
+        kafka(**fields).check_connection()
     return caught.value
 
 
 def test_it_says_what_a_source_has(broker: Cluster, topic: str) -> None:
     sent(broker, topic, "one", "two", "three")
 
-    found = kafka(**by_login(broker, subscribe=topic)).reached()
+    found = kafka(**by_login(broker, subscribe=topic)).check_connection()
 
     assert found == f"{topic}: 2 partitions, 3 records"
 
 
 def test_it_says_where_a_sink_would_write(broker: Cluster, topic: str) -> None:
-    found = kafka(broker.servers(), topic=topic).reached()
+    found = kafka(broker.servers(), topic=topic).check_connection()
 
     assert found == f"{topic}: 2 partitions, may be written"
-    assert kafka(broker.servers()).reached().endswith("topics; rows say which")
+    assert kafka(broker.servers()).check_connection().endswith("topics; each row names its topic")
 
 
 def test_when_the_newest_record_of_a_topic_was_written(broker: Cluster, topic: str) -> None:
-    with kafkabroker.Broker(kafka(broker.servers(), topic=topic)) as asked:
+    with broker_client.BrokerClient(kafka(broker.servers(), topic=topic)) as asked:
         assert asked.newest(topic) is None
         at = int(time.time() * 1000)  # not long ago: the broker keeps a record for a week
         sent(broker, topic, *({"value": "x", "partition": n, "timestamp": at + n} for n in (0, 1)))
@@ -91,7 +91,7 @@ def test_a_broker_that_starts_again_is_asked_until_it_leads(broker: Cluster) -> 
         begun = beside.submit(broker.start)
         while not begun.done() and not cluster.listens(broker.ports["plain"]):
             time.sleep(0.01)
-        with kafkabroker.Broker(kafka(broker.servers(), subscribe=many), 90) as asked:
+        with broker_client.BrokerClient(kafka(broker.servers(), subscribe=many), 90) as asked:
             ends = asked.ends({many: range(100)})
             newest = asked.newest(many)
         begun.result()
@@ -103,7 +103,7 @@ def test_a_broker_that_starts_again_is_asked_until_it_leads(broker: Cluster) -> 
 def test_who_follows_a_topic_may_ask_beside_it(broker: Cluster, topic: str) -> None:
     """Reading waits at the broker for the next record, half a second each time; no question may
     wait there behind it, since the next record would be taken only after the answer."""
-    with Following(kafka(broker.servers(), topic=topic)) as following:
+    with TopicFollower(kafka(broker.servers(), topic=topic)) as following:
         following.follow(topic, {0: 0, 1: 0})
         assert following.next(0.5) == []
         begin = time.monotonic()
@@ -117,7 +117,7 @@ def test_who_follows_a_topic_may_ask_beside_it(broker: Cluster, topic: str) -> N
 def test_a_pattern_finds_its_topics(broker: Cluster) -> None:
     one, other = made(broker, 1, "found-one"), made(broker, 1, "found-two")
 
-    assert kafka(broker.servers(), pattern="found-.*").reached() == (
+    assert kafka(broker.servers(), pattern="found-.*").check_connection() == (
         f"{one}, {other}: 2 partitions, 0 records"
     )
 
@@ -129,7 +129,7 @@ def test_event_hubs_by_its_connection_string(
     string = CONNECTION.format(port=broker.ports["login"], hub=HUB)
     monkeypatch.setenv("EVENT_HUBS", string)
 
-    found = event_hubs("${env:EVENT_HUBS}", hub=hub, ca=broker.pem("ca")).reached()
+    found = event_hubs("${env:EVENT_HUBS}", hub=hub, ca=broker.pem("ca")).check_connection()
 
     assert found == f"{hub}: 1 partition, 0 records"
 
@@ -147,7 +147,7 @@ def test_nobody_there() -> None:
 def test_a_partition_that_nobody_leads_is_no_silent_broker() -> None:
     code = KafkaError.NOT_LEADER_FOR_PARTITION
 
-    told = kafkafailures.explained("k:9092", code, "Not leader", kafka("k:9092", subscribe="t"))
+    told = client_errors.explain_error("k:9092", code, "Not leader", kafka("k:9092", subscribe="t"))
 
     assert str(told).startswith("A partition on k:9092 has no leader.\n")
     assert (told.code, told.exit_code) == ("kafka-unreachable", 3)
@@ -158,7 +158,7 @@ def test_an_authority_that_did_not_sign(broker: Cluster) -> None:
     told = failure(**by_login(broker, ca=broker.pem("stranger"), subscribe="t"))
 
     assert (told.code, told.exit_code) == ("kafka-tls", 2)
-    assert "ca has to name the authority" in str(told.fix)
+    assert "Set ca to the authority" in str(told.fix)
 
 
 @pytest.mark.usefixtures("quick")
@@ -176,7 +176,9 @@ def test_our_own_client_comes_in_by_a_certificate_and_by_scram(broker: Cluster, 
     )  # fmt: skip
     scram = kafka(**by_login(broker, subscribe=topic, mechanism="SCRAM-SHA-512"))
 
-    assert mutual.reached() == scram.reached() == f"{topic}: 2 partitions, 0 records"
+    assert (
+        mutual.check_connection() == scram.check_connection() == f"{topic}: 2 partitions, 0 records"
+    )
 
 
 @pytest.mark.usefixtures("quick")
@@ -187,7 +189,7 @@ def test_a_certificate_of_a_stranger(broker: Cluster) -> None:
     )  # fmt: skip
 
     assert told.code == "kafka-tls"
-    assert "trusts that one" in str(told.fix)
+    assert "that it trusts" in str(told.fix)
 
 
 @pytest.mark.usefixtures("quick")
@@ -197,7 +199,7 @@ def test_a_name_that_the_certificate_has_not(broker: Cluster) -> None:
     told = failure(servers=elsewhere, ca=broker.pem("ca"), subscribe="t")
 
     assert told.code == "kafka-tls"
-    assert "the host by which servers calls it" in str(told.fix)
+    assert "host name of that certificate in servers" in str(told.fix)
 
 
 @pytest.mark.usefixtures("quick")
@@ -221,7 +223,7 @@ def test_a_connection_string_with_another_key(
     monkeypatch.setenv("EVENT_HUBS", string.replace("a1b2=", "else="))
 
     with pytest.raises(Error) as caught:
-        event_hubs("${env:EVENT_HUBS}", ca=broker.pem("ca")).reached()
+        event_hubs("${env:EVENT_HUBS}", ca=broker.pem("ca")).check_connection()
 
     assert caught.value.code == "kafka-refused"
     assert "else=" not in str(caught.value)
@@ -296,9 +298,9 @@ def test_a_hub_that_may_only_be_read_is_no_sink(
     monkeypatch.setenv("EVENT_HUBS", string)
     asked = event_hubs("${env:EVENT_HUBS}", hub=hub, ca=broker.pem("ca"))
 
-    assert asked.reached() == f"{hub}: 1 partition, 0 records"
+    assert asked.check_connection() == f"{hub}: 1 partition, 0 records"
     with pytest.raises(Error) as caught:
-        asked.reached(as_sink=True)
+        asked.check_connection(as_sink=True)
     assert caught.value.code == "kafka-acl"
     assert "not write it" in str(caught.value.why)
 
@@ -314,9 +316,9 @@ def test_the_topic_of_alerts_has_to_be_written_and_read(
     allow(broker, ResourceType.TOPIC, topic, AclOperation.WRITE)
 
     with pytest.raises(Error) as caught:
-        connecting.reached(settings, [])
+        check.check_connections(settings, [])
     allow(broker, ResourceType.TOPIC, topic, AclOperation.READ)
-    (said,) = connecting.reached(settings, [])
+    (said,) = check.check_connections(settings, [])
 
     assert caught.value.code == "kafka-acl"
     assert f"write {topic}, not read it" in str(caught.value.why)

@@ -73,7 +73,7 @@ def test_a_topic_of_several_partitions_is_refused_since_it_would_not_be_counted(
     broker: Cluster,
 ) -> None:
     wide = made(broker, partitions=2)
-    wanted = topics.Topics(broker.servers(), wide, f"{wide}-beats", f"{wide}-alerts")
+    wanted = topics.DemoTopics(broker.servers(), wide, f"{wide}-beats", f"{wide}-alerts")
 
     with pytest.raises(ConfigError, match=f"{wide} has 2 partitions") as told:
         topics.create(wanted)

@@ -10,14 +10,14 @@ import pytest
 from confluent_kafka import Producer
 
 from e2e import rig
-from headrace.connectors.kafka import kafka
-from headrace.model.places import Places
+from headrace.connectors.kafka.connector import kafka
+from headrace.model.state_paths import StatePaths
 
 pytestmark = pytest.mark.e2e
 
 
 def records(servers: str) -> str:
-    return kafka(servers, subscribe="mine").reached()
+    return kafka(servers, subscribe="mine").check_connection()
 
 
 def test_it_keeps_its_topics_until_they_are_deleted(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_it_keeps_its_topics_until_they_are_deleted(tmp_path: Path) -> None:
 
         said = project.headrace("kafka", "down", "--delete").strip()
         assert said == "Kafka has ended; its data is deleted"
-        assert not Places(project.state).broker.parent.exists()
-        assert project.headrace("kafka", "down").strip() == "Kafka did not run"
+        assert not StatePaths(project.state).broker.parent.exists()
+        assert project.headrace("kafka", "down").strip() == "Kafka was not running"
     finally:
         project.headrace("kafka", "down", code=None)

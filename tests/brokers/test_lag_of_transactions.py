@@ -18,7 +18,7 @@ from brokers.deployed import committed, workspace
 from e2e import rig
 from headrace.model.lag import QueryLag
 from headrace.project import gaps
-from headrace.relay.looking import Looking
+from headrace.relay.lag import LagMonitor
 
 pytestmark = pytest.mark.e2e
 
@@ -51,11 +51,11 @@ def test_while_a_transaction_is_open_lag_ends_where_the_source_may_read_to(
     source = {"servers": broker.servers(), "subscribe": topic, "options": options}
     work = workspace(tmp_path, source)
     committed(tmp_path, 0, {topic: {"0": stands_at}})
-    looking = Looking()
+    looking = LagMonitor()
 
     with transaction(broker, topic, "2", "3", "4"):
         (found,) = looking.look(work)
-        gone = gaps.of_pipeline(work, "flow")
+        gone = gaps.find(work, "flow")
     looking.close()
 
     assert (found.problem, found.records, gone) == (None, records, [])
@@ -71,7 +71,7 @@ def test_two_sources_of_one_cluster_have_each_its_own_end(broker: Cluster, tmp_p
     ]  # fmt: skip
     work = workspace(tmp_path, *sources)
     committed(tmp_path, 0, {plain: {"0": 0}}, {strict: {"0": 0}})
-    looking = Looking()
+    looking = LagMonitor()
 
     with transaction(broker, plain, "0", "1"), transaction(broker, strict, "0", "1"):
         (found,) = looking.look(work)
@@ -90,7 +90,7 @@ def test_of_a_partition_with_only_a_marker_ahead_the_records_are_counted_and_no_
     source = {"servers": broker.servers(), "subscribe": topic, "options": strict}
     work = workspace(tmp_path, source)
     committed(tmp_path, 0, {topic: {"0": 0}})
-    looking = Looking()
+    looking = LagMonitor()
 
     def seen(records: int) -> QueryLag | None:
         (found,) = looking.look(work)

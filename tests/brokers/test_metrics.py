@@ -23,20 +23,20 @@ from confluent_kafka.admin import (
 from brokers.cluster import PASSWORD, USER, Cluster
 from brokers.conftest import allow, everything, made
 from e2e import rig
-from headrace.cli import connecting
-from headrace.connectors.kafka import kafka
-from headrace.connectors.kafkarecords import Records
+from headrace.cli import check
+from headrace.connectors.kafka.connector import kafka
+from headrace.connectors.kafka.producer import Producer
 from headrace.driver.events import EventsFile
 from headrace.errors import Error
-from headrace.model.events import Kind
-from headrace.model.places import Places
+from headrace.model.events import EventKind
 from headrace.model.runs import RunSpec, run_name
-from headrace.project import outlets
+from headrace.model.state_paths import StatePaths
+from headrace.project import project_sinks
 from headrace.project.workspace import open_workspace
-from headrace.relay import exporting
-from headrace.relay.exporting import Exporting
-from headrace.relay.metrics import Topic
-from headrace.state import folders
+from headrace.relay import exporter
+from headrace.relay.exporter import Exporter
+from headrace.relay.kafka_metrics import MetricsTopic
+from headrace.state import run_folders
 
 pytestmark = pytest.mark.e2e
 
@@ -84,7 +84,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, broker: Cluster) -> Iterat
 
 
 def topic(project: rig.Project) -> str:
-    asked = outlets.metrics(open_workspace(project.folder, "dev").settings)
+    asked = project_sinks.metrics(open_workspace(project.folder, "dev").settings)
     assert asked is not None
     return str(asked.topic)
 
@@ -170,15 +170,15 @@ def test_a_record_says_whose_it_is(project: rig.Project, broker: Cluster) -> Non
 def test_more_than_may_wait_while_the_broker_is_down_is_dropped_and_counted_in_the_records(
     broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "WAITING_MAX", 10)
-    places, name, to = Places(tmp_path), run_name("flow", 1e6, "ab12"), made(broker)
+    monkeypatch.setattr(exporter, "WAITING_MAX", 10)
+    places, name, to = StatePaths(tmp_path), run_name("flow", 1e6, "ab12"), made(broker)
     spec = RunSpec(name, "flow", str(tmp_path), str(tmp_path), "v1", "dev", "flow.py", at=1e6)
-    folders.write_spec(places, spec)
+    run_folders.write_spec(places, spec)
     told = EventsFile(places.events(name))
-    going, sink = Exporting("kafka", places), Topic(kafka(broker.servers(), topic=to))
+    going, sink = Exporter("kafka", places), MetricsTopic(kafka(broker.servers(), topic=to))
     broker.stop()
     for number in range(25):
-        told.tell(Kind.PROGRESSED, "kept", {"progress": {"batchId": number}})
+        told.tell(EventKind.PROGRESSED, "kept", {"progress": {"batchId": number}})
     assert "does not answer" in str(going.tick(sink, time.time()))
     broker.start()
     rig.eventually("it is delivered", lambda: going.tick(sink, time.time()) is None, 60)
@@ -191,7 +191,7 @@ def test_more_than_may_wait_while_the_broker_is_down_is_dropped_and_counted_in_t
 
 def test_a_record_that_is_too_large_does_not_take_others_with_it(broker: Cluster) -> None:
     small = made(broker, 1, max_message_bytes="2000")
-    sending = Records(kafka(broker.servers(), topic=small), 60.0)
+    sending = Producer(kafka(broker.servers(), topic=small), 60.0)
 
     done = sending.send([("a", b"x"), ("b", b"x" * 5_000), ("c", b"y" * 2_000_000), ("d", b"z")])
     sending.close()
@@ -203,7 +203,7 @@ def test_a_record_that_is_too_large_does_not_take_others_with_it(broker: Cluster
 def test_for_records_to_be_tried_alone_there_is_one_time_in_all(broker: Cluster) -> None:
     small = made(broker, 1, max_message_bytes="2000")
     steady = iter(range(0, 10_000, 20))  # each look at it is twenty seconds later
-    sending = Records(kafka(broker.servers(), topic=small), 100.0, lambda: float(next(steady)))
+    sending = Producer(kafka(broker.servers(), topic=small), 100.0, lambda: float(next(steady)))
     records = [("a", b"%d" % n + b"x" * 1_500) for n in range(20)]  # two together are too large
 
     done = sending.send(records)
@@ -214,7 +214,7 @@ def test_for_records_to_be_tried_alone_there_is_one_time_in_all(broker: Cluster)
     # There is time for two; the first may have left alone, before the others were in its batch.
     assert done.arrived == set(range(len(done.arrived)))
     assert 2 <= len(done.arrived) < 10
-    again = Records(kafka(broker.servers(), topic=small), 60.0)
+    again = Producer(kafka(broker.servers(), topic=small), 60.0)
     assert len(again.send(rest).arrived) == len(rest)
     again.close()
     assert [message.value() for message in everything(broker, small)] == [v for _, v in records]
@@ -231,7 +231,7 @@ def test_a_broker_that_goes_away_meanwhile_is_waited_for_once(broker: Cluster) -
         looks.append(1)
         return 0.0  # that takes no time: how fast this machine is does not matter
 
-    sending = Records(kafka(broker.servers(), topic=small), 8.0, steady)
+    sending = Producer(kafka(broker.servers(), topic=small), 8.0, steady)
     records = [("a", b"%d" % n + b"x" * 1_500) for n in range(20)]  # two together are too large
     done = sending.send(records)
     sending.close()
@@ -254,7 +254,7 @@ def test_a_login_that_may_not_write_is_told(
     allow(broker, ResourceType.TOPIC, name, AclOperation.DESCRIBE)
     by_login = {"ca": broker.pem("ca"), "user": USER, "password": "${env:KAFKA_PASSWORD}"}
     connector = kafka(broker.servers("login"), topic=name, **by_login)  # type: ignore[arg-type]
-    sending = Records(connector, 20.0)
+    sending = Producer(connector, 20.0)
 
     done = sending.send([("a", b"x")])
     sending.close()
@@ -270,7 +270,7 @@ def test_check_connect_asks_the_topic_of_metrics(broker: Cluster, tmp_path: Path
     )
     settings = open_workspace(tmp_path, "dev").settings
 
-    (said,) = connecting.reached(settings, [])
+    (said,) = check.check_connections(settings, [])
 
     assert (said["name"], said["kind"]) == ("metrics.kafka", "kafka")
     assert said["found"].endswith("2 partitions, may be written")
@@ -284,7 +284,7 @@ def test_check_connect_says_where_the_topic_of_metrics_is_wrong(
     (tmp_path / "headrace.toml").write_text(text)
 
     with pytest.raises(Error) as caught:
-        connecting.reached(open_workspace(tmp_path, "dev").settings, [])
+        check.check_connections(open_workspace(tmp_path, "dev").settings, [])
 
     assert (caught.value.code, caught.value.where) == ("kafka-no-topic", "headrace.toml:2")
     assert caught.value.fix == "Did you mean 'metricsOfAll'?"

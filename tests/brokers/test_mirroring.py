@@ -21,9 +21,9 @@ from brokers.deployed import committed, workspace
 from e2e import rig
 from headrace.model.pipeline import Node
 from headrace.relay import main as relay
-from headrace.relay.looking import Looking
-from headrace.relay.mirroring import Mirroring
-from headrace.state import lags
+from headrace.relay.consumer_groups import GroupMirror
+from headrace.relay.lag import LagMonitor
+from headrace.state import lag
 
 pytestmark = pytest.mark.e2e
 UNREADY = (
@@ -72,7 +72,7 @@ def test_kafkas_own_tool_shows_where_a_query_stands_and_how_far_behind_it_is(
     topic, group = made(broker, 2), group_of(tmp_path)
     sent(broker, topic, *({"value": str(n), "partition": n % 2} for n in range(20)))
     work = workspace(tmp_path, {"servers": broker.servers(), "subscribe": topic})
-    looking, mirroring = Looking(), Mirroring()
+    looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4, "1": 10}})
 
     assert relay.look(work, looking, mirroring) == []
@@ -82,7 +82,7 @@ def test_kafkas_own_tool_shows_where_a_query_stands_and_how_far_behind_it_is(
     sent(broker, topic, *({"value": "more", "partition": 1} for _ in range(3)))
     assert relay.look(work, looking, mirroring) == []
     assert by_the_console(broker, group) == {(topic, 0): ("9", "1"), (topic, 1): ("10", "3")}
-    assert lags.read(work.places)["flow", "kept"].group == group
+    assert lag.read(work.places)["flow", "kept"].group == group
     looking.close()
 
 
@@ -90,7 +90,7 @@ def test_a_group_is_moved_only_when_the_query_has_moved(broker: Cluster, tmp_pat
     topic, group = made(broker), group_of(tmp_path)
     sent(broker, topic, *map(str, range(9)))
     work = workspace(tmp_path, {"servers": broker.servers(), "subscribe": topic})
-    looking, mirroring = Looking(), Mirroring()
+    looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4}})
     relay.look(work, looking, mirroring)
 
@@ -115,7 +115,7 @@ def test_a_query_with_two_sources_on_one_cluster_is_not_moved_again_and_again(
     work = workspace(tmp_path, *sources)
     for name in (one, other):
         sent(broker, name, *map(str, range(9)))
-    looking, mirroring = Looking(), Mirroring()
+    looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {one: {"0": 4}}, {other: {"0": 5}})
     assert relay.look(work, looking, mirroring) == []
 
@@ -141,14 +141,14 @@ def test_a_topic_of_the_same_name_that_is_written_elsewhere_gets_no_group(
     copied = Node("copied", "query", "flow.py:3", connector=nobody)
     source = {"servers": broker.servers(), "subscribe": topic}
     work = workspace(tmp_path, source, beside=(copied,))
-    looking, mirroring = Looking(), Mirroring()
+    looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4}})
 
     relay.look(work, looking, mirroring)
     assert relay.look(work, looking, mirroring) == []
     looking.close()
 
-    assert lags.read(work.places)["flow", "kept"].records == 5
+    assert lag.read(work.places)["flow", "kept"].records == 5
     consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": group})
     (moved,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
     consumer.close()
@@ -166,15 +166,15 @@ def test_a_group_with_members_is_left_alone_and_lag_is_known_all_the_same(
                        "auto.offset.reset": "earliest", "enable.auto.commit": False})  # fmt: skip
     member.subscribe([topic])
     assert member.consume(1, 30)
-    looking, mirroring = Looking(), Mirroring()
+    looking, mirroring = LagMonitor(), GroupMirror()
 
     relay.look(work, looking, mirroring)
     (problem,) = relay.look(work, looking, mirroring)
     member.close()
     looking.close()
 
-    assert "has members: it is not moved" in problem
-    found = lags.read(work.places)["flow", "kept"]
+    assert "has members: it is not changed" in problem
+    found = lag.read(work.places)["flow", "kept"]
     assert (found.records, found.problem, found.group_problem) == (5, None, problem)
 
 
@@ -190,24 +190,24 @@ def test_a_login_without_the_right_is_told_which_right(
         "user": USER, "password": "${env:KAFKA_PASSWORD}",
     })  # fmt: skip
     committed(tmp_path, 0, {topic: {"0": 0}})
-    looking, mirroring = Looking(), Mirroring()
+    looking, mirroring = LagMonitor(), GroupMirror()
 
     relay.look(work, looking, mirroring)
     (problem,) = relay.look(work, looking, mirroring)
     looking.close()
 
-    assert f"The login as 'ann' may not move the group '{group}'" in problem
+    assert f"The login as 'ann' may not change the group '{group}'" in problem
     assert "READ on the group and READ on the topics" in problem
-    assert lags.read(work.places)["flow", "kept"].records == 1
+    assert lag.read(work.places)["flow", "kept"].records == 1
 
 
 def test_a_problem_is_logged_once_and_once_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from headrace.relay.saying import Saying
+    from headrace.relay.problem_log import ProblemLog
 
-    saying = Saying()
-    with caplog.at_level(logging.INFO, logger="headrace.relay.saying"):
+    saying = ProblemLog()
+    with caplog.at_level(logging.INFO, logger="headrace.relay.problem_log"):
         for tried_ms in (0, 10, 250):
             saying.tell([f"nobody answers (after {tried_ms}ms)", "another"])
         saying.tell(["another"])

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 import headrace as hr
 from brokers.cluster import Cluster
 from brokers.conftest import everything, made, sent
-from headrace.connectors.kafka import kafka
+from headrace.connectors.kafka.connector import kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "kafka.md"

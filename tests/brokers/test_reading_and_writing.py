@@ -17,12 +17,13 @@ from pyspark.sql import functions as F
 import headrace as hr
 from brokers.cluster import CONNECTION, PASSWORD, USER, Cluster
 from brokers.conftest import HUB, made, received, sent
-from headrace.connectors.event_hubs import event_hubs
-from headrace.connectors.kafka import Kafka, kafka
-from headrace.driver import ending, fresh
-from headrace.driver.fleet import Watched
-from headrace.driver.written import Written
+from headrace.connectors.kafka.connector import Kafka, kafka
+from headrace.connectors.kafka.event_hubs import event_hubs
+from headrace.driver import exit_report, freshness
+from headrace.driver.queries import RunningQuery
+from headrace.driver.record_ages import RecordAges
 from headrace.errors import ConnectorError
+from headrace.model.progress import from_spark
 from headrace.model.runs import Exit
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
@@ -358,7 +359,10 @@ def test_an_event_hub_is_written_by_a_stream_and_read_from_a_moment_on(
     rows = kafka(broker.servers(), subscribe=topic, starting="earliest").read(spark)
     rows = rows.selectExpr("value AS body", "'1' AS partition")
     writer = sink.attach(
-        sink.shaped(rows).writeStream, query="hub", mode="append", checkpoint=str(tmp_path / "w")
+        sink.prepare_frame(rows).writeStream,
+        query="hub",
+        mode="append",
+        checkpoint=str(tmp_path / "w"),
     )
     assert writer.trigger(availableNow=True).start().awaitTermination(180)
 
@@ -405,18 +409,18 @@ def test_a_batch_says_when_its_records_came(
     assert query.awaitTermination(180)
     (progress,) = [json.loads(p.json) for p in query.recentProgress if p["numInputRows"]]
 
-    written = Written(clock=itertools.count(0.0, 0.01).__next__)
+    written = RecordAges(clock=itertools.count(0.0, 0.01).__next__)
     written.note("q", sources)
-    known = written.of("q", progress, tmp_path / "c")
-    age = fresh.sample(progress, None, known)
+    known = written.fetch_times("q", from_spark(progress), tmp_path / "c")
+    age = freshness.sample(from_spark(progress), None, known)
 
     assert age is not None
     assert (age["basis"], age["n"]) == ("arrival", 197)
     took_s = time.time() - begun + 10
     assert 60 <= age["newest_ms"] / 1000 <= 60 + took_s
     assert 3_600 <= age["p50_ms"] / 1000 <= age["p99_ms"] / 1000 <= 3_600 + took_s
-    assert written.of("q", progress, tmp_path / "c") == {}  # it rests
-    assert written.of("other", progress, tmp_path / "c") == {}
+    assert written.fetch_times("q", from_spark(progress), tmp_path / "c") == {}  # it rests
+    assert written.fetch_times("other", from_spark(progress), tmp_path / "c") == {}
 
 
 def failed(spark: Any, frame: Any, sink: Kafka | None, folder: Path) -> Exit:
@@ -427,7 +431,7 @@ def failed(spark: Any, frame: Any, sink: Kafka | None, folder: Path) -> Exit:
     query = writer.trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException):
         query.awaitTermination(180)
-    return ending.of_query(Watched("q", query, str(folder)), None, None, folder)
+    return exit_report.from_failed_query(RunningQuery("q", query, str(folder)), None, None, folder)
 
 
 @pytest.mark.parametrize("starting", [{0: 1}, {0: 1, 1: 0, 7: 0}, {0: "2026-01-31T08:00:00Z"}])
@@ -440,9 +444,9 @@ def test_a_beginning_that_names_other_partitions_is_told_in_words(
 
     assert told.failure == "starting-offsets-incomplete"
     assert told.error is not None
-    assert f"and there are {topic}-0, {topic}-1" in str(told.error["why"])
+    assert f"expected: {topic}-0, {topic}-1." in str(told.error["why"])
     with pytest.raises(ConnectorError) as caught:
-        source.reached()
+        source.check_connection()
     assert caught.value.code == "kafka-offsets"
 
 
@@ -468,5 +472,5 @@ def test_a_row_too_large_to_be_sent_is_told_with_its_size(
 
     assert told.failure == "kafka-row-too-large"
     assert told.error is not None
-    assert "50000088 bytes, and 1048576 are allowed" in str(told.error["what"])
+    assert "50000088 bytes; the limit is 1048576" in str(told.error["what"])
     assert "kafka.max.request.size" in str(told.error["fix"])

@@ -15,11 +15,11 @@ import pytest
 from brokers.cluster import Cluster
 from brokers.conftest import made, received, sent
 from e2e import rig
-from headrace.connectors.kafka import kafka
+from headrace.connectors.kafka.connector import kafka
 from headrace.define import checks
 from headrace.define.graph import GraphNode
 from headrace.define.triggers import real_time
-from headrace.driver import analyse, realtime
+from headrace.driver import plan_analysis, realtime
 from headrace.transforms.route import route
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
@@ -57,22 +57,22 @@ REFUSED: dict[str, tuple[Frame, str]] = {
     "a function": (lambda spark, raw: _text(raw).select(_upper()("value").alias("value")),
                    "a Python function"),
     "a merge join": (lambda spark, raw: _text(raw).join(_customers(spark).hint("merge"), "value")
-                     .select("value"), "a join that is not by broadcast"),
+                     .select("value"), "a join that is not a broadcast"),
     "a repartition": (lambda spark, raw: _text(raw).repartition(2), "a repartition"),
     "a coalesce": (lambda spark, raw: _text(raw).coalesce(1), "a repartition"),
     "itself twice": (lambda spark, raw: _text(raw).union(_text(raw)), "one source twice"),
     "a count": (lambda spark, raw: _text(raw).groupBy("value").count().select("value"),
-                "it remembers rows (aggregate)"),
+                "it is stateful (aggregate)"),
 }  # fmt: skip
 
 
 def problems(spark: Any, frame: Any) -> list[str]:
-    remembered = [one.name for one in analyse.operators(spark, frame)]
+    remembered = [one.name for one in plan_analysis.operators(spark, frame)]
     found = checks.real_time_problems(
         GraphNode("q", "query", "p.py:1"),
-        [] if remembered else realtime.refused(spark, frame),
+        [] if remembered else realtime.find_unsupported_operators(spark, frame),
         remembered,
-        is_twice=realtime.twice(analyse.sources(frame)),
+        is_twice=realtime.is_read_twice(plan_analysis.sources(frame)),
         batch_s=60,
     )
     return [one.what for one in found]
@@ -88,11 +88,11 @@ def test_a_limit_on_the_rows_of_a_batch_is_refused_by_us_as_by_spark(
     limited = kafka(broker.servers(), subscribe=topic, **limit)
     found = checks.real_time_problems(
         GraphNode("q", "query", "p.py:1"), [], [], is_twice=False, batch_s=60,
-        limited=["raw"] if limited.limits_batches else [],
+        limited=["raw"] if limited.capabilities.has_batch_limit else [],
     )  # fmt: skip
 
     assert [one.what for one in found] == [
-        "'q' cannot run in real time: raw says how much a batch or a task reads "
+        "'q' cannot run in real time: raw limits how much a batch or a task reads "
         "(max_rows, min_partitions, …)."
     ]
     frame = _text(limited.read(spark))
@@ -167,8 +167,8 @@ def test_slots_are_counted_from_the_brokers_partitions(broker: Cluster) -> None:
     three, two = made(broker, 3), made(broker, 2)
     sources = [kafka(broker.servers(), subscribe=one) for one in (three, two)]
 
-    assert realtime.held(sources) == 5
-    assert realtime.held([kafka("127.0.0.1:1", subscribe="t")]) is None
+    assert realtime.count_needed_slots(sources) == 5
+    assert realtime.count_needed_slots([kafka("127.0.0.1:1", subscribe="t")]) is None
     told = checks.too_few_slots({"fast": 5}, ["history"], there=5)
     assert told is not None
     assert "local[7]" in str(told.fix)

@@ -12,10 +12,11 @@ from confluent_kafka.admin import AdminClient
 
 from brokers.cluster import Cluster
 from brokers.conftest import sent
-from headrace.connectors.kafka import kafka
-from headrace.connectors.kafkatimes import Times
-from headrace.driver.written import REST, WITHIN_S, Written
+from headrace.connectors.kafka.connector import kafka
+from headrace.connectors.kafka.record_lookup import RecordLookup
+from headrace.driver.record_ages import REST, WITHIN_S, RecordAges
 from headrace.errors import ConnectorError
+from headrace.model.progress import from_spark
 
 BEGAN = (round(time.time()) - 3600) * 1000  # what is older than a week, a broker deletes
 
@@ -25,7 +26,7 @@ def at(second: int) -> dict[str, Any]:
 
 
 def between(broker: Cluster, topic: str, first: int, after: int) -> tuple[float, float] | None:
-    with Times(kafka(broker.servers(), subscribe=topic), 10) as times:
+    with RecordLookup(kafka(broker.servers(), subscribe=topic), 10) as times:
         found = times.between(topic, 0, first, after, 10)
     return None if found is None else (found[0] - BEGAN / 1000, found[1] - BEGAN / 1000)
 
@@ -46,8 +47,8 @@ def test_a_few_records_of_a_batch_are_read_from_within_it(broker: Cluster, topic
     source = kafka(broker.servers(), subscribe=topic)
     batch = {"startOffset": {topic: {"0": 20}}, "endOffset": {topic: {"0": 60}}}
 
-    few = Written().values(source, {"sources": [batch]}, None, most=10)
-    all_ = Written().values(source, {"sources": [batch]}, None, most=100)
+    few = RecordAges().values(source, from_spark({"sources": [batch]}), None, most=10)
+    all_ = RecordAges().values(source, from_spark({"sources": [batch]}), None, most=100)
 
     first = int(str(few[0]).removeprefix("b'at ").rstrip("'"))
     assert few == [f"at {n}".encode() for n in range(first, first + 10)]
@@ -69,7 +70,7 @@ def test_markers_of_transactions_are_passed_over(broker: Cluster, topic: str) ->
 
     assert between(broker, topic, 0, 4) == (0, 2)
     assert between(broker, topic, 3, 8) == (3, 5)
-    with Times(kafka(broker.servers(), subscribe=topic), 10) as times:
+    with RecordLookup(kafka(broker.servers(), subscribe=topic), 10) as times:
         assert times.between(topic, 0, 3, 4, 1) is None  # nothing but a marker
 
 
@@ -80,18 +81,18 @@ def test_records_that_are_gone_have_no_time(broker: Cluster, topic: str) -> None
     for done in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         done.result(30)
 
-    with pytest.raises(ConnectorError, match="has deleted records"):
+    with pytest.raises(ConnectorError, match="deleted records"):
         between(broker, topic, 0, 10)
 
 
 def test_a_broker_that_is_away_costs_an_age_and_little_time() -> None:
-    written = Written()
+    written = RecordAges()
     written.note("q", [kafka("127.0.0.1:9", subscribe="raw")])
     told = {"sources": [{"startOffset": {"raw": {"0": 0}}, "endOffset": {"raw": {"0": 9}}}]}
     begun = time.monotonic()
 
-    assert written.of("q", told, None).get(0, []) == []
+    assert written.fetch_times("q", from_spark(told), None).get(0, []) == []
     took_s = time.monotonic() - begun
     assert took_s < 5 * WITHIN_S
-    assert written.of("q", told, None) == {}  # not asked again for some time
+    assert written.fetch_times("q", from_spark(told), None) == {}  # not asked again for some time
     assert time.monotonic() - begun < took_s * REST

@@ -15,10 +15,10 @@ from pyspark.errors import StreamingQueryException
 from brokers.cluster import PASSWORD, USER, Cluster
 from brokers.conftest import made, received, sent
 from brokers.reader import committed
-from headrace.connectors.kafka import kafka
-from headrace.connectors.kafkaonce import Transactions
+from headrace.connectors.kafka.connector import kafka
+from headrace.connectors.kafka.transactions import Transactions
 from headrace.errors import ConnectorError
-from headrace.failures.classify import FailureText, Verdict, classify
+from headrace.failures.classifier import Classification, FailureText, classify
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 _QUERY_ID = "sql.streaming.queryId"
@@ -90,7 +90,9 @@ def test_a_checkpoint_that_was_set_back_by_one_batch_is_refused(
     for log in ("offsets", "commits"):
         forget(tmp_path / "c" / log, 0)
 
-    with pytest.raises(StreamingQueryException, match="goes on with another one of that number"):
+    with pytest.raises(
+        StreamingQueryException, match="continues with a different batch of that number"
+    ):
         copy(spark, broker, topic, target, tmp_path / "c")
 
     assert committed(broker, target, 1) == ["0"]
@@ -278,7 +280,7 @@ def slug(exc: Exception) -> str:
     return told(exc).slug
 
 
-def told(exc: Exception) -> Verdict:
+def told(exc: Exception) -> Classification:
     """By the catalogue, once it has come through Spark."""
     text = f"Traceback (most recent call last):\ncimpl.KafkaException: {exc}\n"
     return classify(FailureText(None, (("py4j.Py4JException", text),), text))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoints import committed
+from headrace.checkpoints import committed_files
 from headrace.errors import ConnectorError
 
 
@@ -34,12 +34,12 @@ def log(sink: Path, name: str, *lines: str) -> None:
 
 
 def seen(sink: Path) -> list[tuple[str, int | None]]:
-    return [(one.path, one.batch) for one in committed.files(sink)]
+    return [(one.path, one.batch) for one in committed_files.files(sink)]
 
 
 def code(sink: Path) -> str:
     with pytest.raises(ConnectorError) as caught:
-        committed.files(sink)
+        committed_files.files(sink)
     assert str(sink) in str(caught.value)
     assert caught.value.fix
     return caught.value.code
@@ -56,7 +56,7 @@ def test_batches_are_listed_in_order_with_their_numbers_and_sizes(tmp_path: Path
     log(tmp_path, "0", entry("a"), entry("b"))
     log(tmp_path, "1", entry("c", size=9))
 
-    found = committed.files(tmp_path)
+    found = committed_files.files(tmp_path)
 
     assert [(c.path, c.batch) for c in found] == [("/out/a", 0), ("/out/b", 0), ("/out/c", 1)]
     assert [c.size for c in found] == [755, 755, 9]
@@ -235,4 +235,4 @@ def test_a_line_cut_in_the_middle_is_an_error(tmp_path: Path) -> None:
 def test_ten_thousand_files_are_listed(tmp_path: Path) -> None:
     log(tmp_path, "9.compact", *(entry(f"f{number}") for number in range(10_000)))
 
-    assert len(committed.files(tmp_path)) == 10_000
+    assert len(committed_files.files(tmp_path)) == 10_000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from checkpoints import samples
 from checkpoints.samples import LAST, QUERY_ID, good, offsets_text, plain, put
-from headrace.checkpoints import layout, sources
+from headrace.checkpoints import layout, source_logs
 
 Change = Callable[[Path], object]
 
@@ -30,7 +30,7 @@ def test_a_good_checkpoint_is_read_whole_and_has_no_problem(tmp_path: Path) -> N
     assert found.offsets == found.commits == tuple(range(LAST + 1))
     assert found.last_offsets == offsets_text(LAST)
     assert layout.source_lines(found.last_offsets or "")[0] == '{"logOffset":5}'
-    assert layout.last_committed(tmp_path / "v1") == LAST
+    assert layout.last_committed_batch(tmp_path / "v1") == LAST
 
 
 def test_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
@@ -45,14 +45,14 @@ def test_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
     found = layout.read(path)
 
     assert found.offsets == found.commits == tuple(range(12))
-    assert layout.last_committed(path) == 11
+    assert layout.last_committed_batch(path) == 11
 
 
 def test_nothing_at_all_is_no_problem(tmp_path: Path) -> None:
     found = layout.read(tmp_path / "v1")
 
     assert (found.exists, found.is_started, found.problems) == (False, False, ())
-    assert layout.last_committed(tmp_path / "v1") is None
+    assert layout.last_committed_batch(tmp_path / "v1") is None
 
 
 def unlink(name: str) -> Change:
@@ -316,7 +316,7 @@ def test_a_torn_source_log_is_found_before_any_batch_is_planned(tmp_path: Path) 
 def test_of_a_large_source_log_the_beginning_and_the_end_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "BYTES_MAX", 400)
+    monkeypatch.setattr(source_logs, "BYTES_MAX", 400)
     path = plain(tmp_path / "v1")
     shutil.rmtree(path / "sources" / "0")
     line = '{"path":"/in/a","timestamp":1,"batchId":0}\n'

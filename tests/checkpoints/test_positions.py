@@ -20,14 +20,14 @@ def test_it_is_the_last_batch_that_is_done(tmp_path: Path) -> None:
     made = checkpoint(tmp_path / "c", '{"logs":{"0":10,"1":7}}', '{"other":{"0":1}}')
 
     expected = {"logs": {0: 10, 1: 7}, "other": {0: 1}}
-    assert positions.of(str(made)) == expected
-    assert positions.of(made.as_uri()) == expected
+    assert positions.read(str(made)) == expected
+    assert positions.read(made.as_uri()) == expected
 
 
 def test_other_sources_and_what_is_no_json_are_left_out(tmp_path: Path) -> None:
     made = checkpoint(tmp_path / "c", '{"logOffset":3}', "-", "17", '{"a":', '{"s":{"x":1}}')
 
-    assert positions.of(str(made)) == {}
+    assert positions.read(str(made)) == {}
 
 
 def test_where_a_source_began_is_read_from_its_own_log(tmp_path: Path) -> None:
@@ -60,5 +60,5 @@ def test_gaps_are_behind_when_every_query_has_passed_its_own(tmp_path: Path) -> 
 
 
 def test_no_checkpoint_yet_is_nothing_and_one_elsewhere_is_not_known(tmp_path: Path) -> None:
-    assert positions.of(str(tmp_path / "none")) == {}
-    assert positions.of("s3a://bucket/checkpoints/p/q/v1") is None
+    assert positions.read(str(tmp_path / "none")) == {}
+    assert positions.read("s3a://bucket/checkpoints/p/q/v1") is None

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from checkpoints.samples import LAST, good, offsets_text, put
-from headrace.checkpoints import identity, layout, sinks
-from headrace.driver import fleet
+from headrace.checkpoints import identity, layout, sink_log
+from headrace.driver import queries
 from headrace.errors import CheckpointError
 
 Change = Callable[[Path, Path], object]
-OWNER = fleet.Claim("shop", "orders", "kept")
+OWNER = queries.Claim("shop", "orders", "kept")
 
 
 def enter(sink: Path, *names: str) -> None:
@@ -88,7 +88,7 @@ FITS: dict[str, Change] = {
 def test_what_spark_can_have_left_is_not_refused(checkpoint: Path, sink: Path, moment: str) -> None:
     FITS[moment](checkpoint, sink)
 
-    assert sinks.mismatch("orders/kept", layout.read(checkpoint), sink) is None
+    assert sink_log.mismatch("orders/kept", layout.read(checkpoint), sink) is None
 
 
 REFUSED: dict[str, tuple[Change, str, str]] = {
@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
             (sink / "part-0.json").touch(),
         ),
         "sink-log-lost",
-        "orders/kept has committed batch 5",
+        "orders/kept committed batch 5",
     ),
     "an empty log": (
         lambda checkpoint, sink: forget(sink, *map(str, range(LAST + 1))),
@@ -132,17 +132,17 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "the first entry gone": (
         lambda checkpoint, sink: forget(sink, "0"),
         "sink-log-lost",
-        "lacks the entry 0",
+        "lacks entry 0",
     ),
     "an entry between gone": (
         lambda checkpoint, sink: forget(sink, "3"),
         "sink-log-lost",
-        "lacks the entry 3, but has the entry 5",
+        "lacks entry 3, but has entry 5",
     ),
     "the compact entry gone": (
         lambda checkpoint, sink: forget(sink, "0", "1", "2", "3", "4"),
         "sink-log-lost",
-        "lacks the entry 0",
+        "lacks entry 0",
     ),
     "an entry torn": (
         lambda checkpoint, sink: (sink / "_spark_metadata" / "4").write_text(""),
@@ -159,13 +159,13 @@ def test_a_log_that_does_not_fit_is_refused_and_the_commands_of_the_fix_start_ov
     change, slug, words = REFUSED[damage]
     change(checkpoint, sink)
 
-    error = sinks.mismatch("orders/kept", layout.read(checkpoint), sink)
+    error = sink_log.mismatch("orders/kept", layout.read(checkpoint), sink)
 
     assert isinstance(error, CheckpointError)
     assert (error.code, error.where) == (slug, str(sink / "_spark_metadata"))
     assert words in error.what
     start_over(error)
-    assert sinks.mismatch("orders/kept", layout.read(checkpoint), sink) is None
+    assert sink_log.mismatch("orders/kept", layout.read(checkpoint), sink) is None
     assert not checkpoint.exists()
     assert not sink.exists()
 
@@ -195,25 +195,27 @@ def test_a_start_is_refused_by_the_sink_only_if_it_is_a_file_sink_of_this_machin
 ) -> None:
     shutil.rmtree(checkpoint)
 
-    with_files = fleet.unusable(str(checkpoint), fleet.Claim("shop", "orders", "kept", sink=sink))
+    with_files = queries.unusable(
+        str(checkpoint), queries.Claim("shop", "orders", "kept", sink=sink)
+    )
 
     assert with_files is not None
     assert with_files.code == "sink-log-ahead"
-    assert fleet.unusable(str(checkpoint), OWNER) is None
+    assert queries.unusable(str(checkpoint), OWNER) is None
 
 
 def test_an_emptied_checkpoint_names_the_sink_s_folder_beside_it(
     checkpoint: Path, sink: Path
 ) -> None:
-    owner = fleet.Claim("shop", "orders", "kept", sink=sink)
+    owner = queries.Claim("shop", "orders", "kept", sink=sink)
     query_id = layout.read(checkpoint).query_id
     identity.write(checkpoint, identity.Identity("orders", "kept", "shop", query_id))
     shutil.rmtree(checkpoint)
 
-    error = fleet.unusable(str(checkpoint), owner)
+    error = queries.unusable(str(checkpoint), owner)
 
     assert error is not None
     assert error.code == "checkpoint-metadata-lost"
     start_over(error)
-    assert fleet.unusable(str(checkpoint), owner) is None
+    assert queries.unusable(str(checkpoint), owner) is None
     assert not sink.exists()

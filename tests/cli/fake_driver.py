@@ -15,10 +15,10 @@ from typing import Any
 
 from headrace import processes
 from headrace.define import versions
-from headrace.jsonfile import read_json, write_json
-from headrace.model.events import Event, Kind
-from headrace.model.places import Places
+from headrace.json_file import read_json, write_json
+from headrace.model.events import Event, EventKind
 from headrace.model.runs import Exit, RunSpec
+from headrace.model.state_paths import StatePaths
 
 ERROR = {
     "slug": "divide", "what": "Division by zero.", "why": "n is 0", "where": "hello.py:6",
@@ -35,7 +35,7 @@ class Driver:
         body = read_json(folder / "run.json")
         assert body is not None
         self.spec = RunSpec.from_json(body)
-        self.places = Places(Path(self.spec.state))
+        self.places = StatePaths(Path(self.spec.state))
         self.folder = folder
         self.signals = 0
         signal.signal(signal.SIGTERM, self.signalled)
@@ -48,14 +48,14 @@ class Driver:
         found = re.search(r"# does: (\w+)", text)
         return found[1] if found else "steady"
 
-    def tell(self, kind: Kind, query: str | None = None, **data: Any) -> None:
+    def tell(self, kind: EventKind, query: str | None = None, **data: Any) -> None:
         with (self.folder / "events.jsonl").open("a") as file:
             file.write(Event(time.time(), kind, query, data).to_line() + "\n")
 
     def end(self, ending: str, code: int, **facts: Any) -> None:
         exit_ = Exit(ending, code, time.time(), **facts)
         write_json(self.folder / "exit.json", exit_.to_json())
-        self.tell(Kind.EXITED, **exit_.to_json())
+        self.tell(EventKind.EXITED, **exit_.to_json())
         sys.exit(code)
 
     def run(self) -> None:
@@ -65,14 +65,14 @@ class Driver:
         if self.spec.define:
             self.define()
         print(f"hello from {self.spec.pipeline} {' '.join(self.spec.args)}", flush=True)
-        self.tell(Kind.RUN_STARTED, pid=me.pid, jvm_pid=None, spark_version="fake")
+        self.tell(EventKind.RUN_STARTED, pid=me.pid, jvm_pid=None, spark_version="fake")
         what = self.does(self.spec.file)
         if what == "refuse":
             self.end("refused", 2, error=PROBLEMS[0], problems=PROBLEMS)
-        self.tell(Kind.DEFINED, queries=["kept"])
-        self.tell(Kind.QUERY_STARTED, "kept", guarantee="exactly-once")
+        self.tell(EventKind.DEFINED, queries=["kept"])
+        self.tell(EventKind.QUERY_STARTED, "kept", guarantee="exactly-once")
         if what == "fail":
-            self.tell(Kind.QUERY_TERMINATED, "kept", error=ERROR["what"])
+            self.tell(EventKind.QUERY_TERMINATED, "kept", error=ERROR["what"])
             facts = {"kind": "data", "fingerprint": "f", "query": "kept", "batch": 1}
             self.end("failed", 1, error=ERROR, **facts)
         if what == "finish":
@@ -82,9 +82,9 @@ class Driver:
 
     def progress(self, batch: int) -> None:
         told = {"batchId": batch, "numInputRows": 1, "sources": [], "sink": {}}
-        self.tell(Kind.PROGRESSED, "kept", progress=told)
+        self.tell(EventKind.PROGRESSED, "kept", progress=told)
         status = {"data_available": False, "trigger_active": False, "message": "Waiting"}
-        self.tell(Kind.SAMPLED, queries={"kept": status})
+        self.tell(EventKind.SAMPLED, queries={"kept": status})
 
     def work(self, what: str) -> None:
         batch = -1
@@ -94,11 +94,11 @@ class Driver:
             if what == "talk":
                 print(f"batch {batch}", flush=True)
             time.sleep(0.05)
-        self.tell(Kind.DRAIN_STARTED, deadline_s=30, reason="asked")
+        self.tell(EventKind.DRAIN_STARTED, deadline_s=30, reason="asked")
         while what == "slow" and self.signals < 2:
             time.sleep(0.02)
         how = "cut" if self.signals > 1 else "clean"
-        self.tell(Kind.QUERY_STOPPED, "kept", batch=batch, how=how)
+        self.tell(EventKind.QUERY_STOPPED, "kept", batch=batch, how=how)
         ending, code = ("cut", 1) if how == "cut" else ("drained", 0)
         self.end(ending, code, queries={"kept": {"batch": batch, "how": how}})
 

@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 
 from headrace import processes
 from headrace.cli.main import main
-from headrace.jsonfile import write_json
-from headrace.model.events import Event, Kind
-from headrace.model.places import Places
+from headrace.json_file import write_json
+from headrace.model.events import Event, EventKind
 from headrace.model.runs import Desired, Exit, RunSpec
+from headrace.model.state_paths import StatePaths
 from headrace.state import desired
 
 PIPELINE = """\
@@ -38,8 +38,8 @@ class Project:
     folder: Path
 
     @property
-    def places(self) -> Places:
-        return Places(self.folder / ".headrace")
+    def places(self) -> StatePaths:
+        return StatePaths(self.folder / ".headrace")
 
     def headrace(self, *args: str, input: str | None = None) -> Result:
         """Runs the command; an exception that is not an exit is the test's own failure."""
@@ -101,11 +101,13 @@ def started(pid: int = 4711) -> tuple[Event, ...]:
     """The first events of a run with one query that has committed batch 3."""
     progress = {"batchId": 3, "numInputRows": 20, "inputRowsPerSecond": 10.0}
     return (
-        Event(1000.0, Kind.RUN_STARTED, data={"pid": pid, "jvm_pid": 4712, "spark_version": "4"}),
-        Event(1001.0, Kind.DEFINED, data={"queries": ["kept"]}),
-        Event(1002.0, Kind.QUERY_STARTED, "kept", {"guarantee": "exactly-once"}),
-        Event(1003.0, Kind.PROGRESSED, "kept", {"progress": progress}),
-        Event(1004.0, Kind.SAMPLED, data={"queries": {"kept": {"data_available": False}}}),
+        Event(
+            1000.0, EventKind.RUN_STARTED, data={"pid": pid, "jvm_pid": 4712, "spark_version": "4"}
+        ),
+        Event(1001.0, EventKind.DEFINED, data={"queries": ["kept"]}),
+        Event(1002.0, EventKind.QUERY_STARTED, "kept", {"guarantee": "exactly-once"}),
+        Event(1003.0, EventKind.PROGRESSED, "kept", {"progress": progress}),
+        Event(1004.0, EventKind.SAMPLED, data={"queries": {"kept": {"data_available": False}}}),
     )
 
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from cli.stage import Project
 from headrace import __version__
-from headrace.cli import looking
 from headrace.cli import main as cli_main
+from headrace.cli import status
 from headrace.cli.main import main
 
 HEAVY = ("pyspark", "pydantic", "duckdb", "pandas", "psutil", "rich", "sqlite3")
@@ -101,7 +101,7 @@ def test_a_misspelt_pipeline_gets_the_near_miss(project: Project) -> None:
 def test_an_unexpected_exception_is_one_line_and_a_hint(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking.status, "callback", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(status.status, "callback", lambda *_, **__: 1 / 0)
 
     done = project.headrace("status")
 
@@ -112,7 +112,7 @@ def test_an_unexpected_exception_is_one_line_and_a_hint(
 
 
 def test_debug_shows_the_traceback(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking.status, "callback", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(status.status, "callback", lambda *_, **__: 1 / 0)
 
     done = project.headrace("status", "--debug")
 
@@ -121,7 +121,9 @@ def test_debug_shows_the_traceback(project: Project, monkeypatch: pytest.MonkeyP
 
 
 def test_what_follows_two_dashes_is_the_scripts_and_not_the_borders() -> None:
-    code = cli_main._ended_by(ValueError("x"), ["run", "script.py", "--", "--json", "--debug"])
+    code = cli_main._handle_exception(
+        ValueError("x"), ["run", "script.py", "--", "--json", "--debug"]
+    )
 
     assert code == 1
 
@@ -130,7 +132,7 @@ def test_a_missing_project_folder_is_told(project: Project) -> None:
     done = project.headrace("--project", "nowhere", "status")
 
     assert done.exit_code == 2
-    assert 'There is no folder "nowhere"' in done.stderr
+    assert 'The folder "nowhere" does not exist' in done.stderr
 
 
 def test_a_bad_setting_is_told_with_its_place(project: Project) -> None:

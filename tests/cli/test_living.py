@@ -21,7 +21,7 @@ from cli.stage import PIPELINE, Project, eventually
 from headrace import processes
 from headrace.cli import foreground
 from headrace.project import runs
-from headrace.state import desired, supervisors
+from headrace.state import desired, supervisor_lookup
 from headrace.supervisor import process
 from headrace.supervisor.loop import Supervisor
 
@@ -51,10 +51,10 @@ def living(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Projec
     own = partial(Supervisor, driver_command=FAKE)
     monkeypatch.setattr(foreground, "Supervisor", own)
     yield project
-    if supervisors.running(project.places):
+    if supervisor_lookup.running(project.places):
         project.headrace("down")
     process.reap(
-        [found.run for found in processes.marked(project.places.state)], project.places.state
+        [found.run for found in processes.find_marked(project.places.state)], project.places.state
     )
 
 
@@ -104,6 +104,7 @@ def test_check_reports_all_problems_at_once(living: Project) -> None:
     done = living.headrace("check", "hello")
 
     assert done.exit_code == 2
+    assert list(living.places.runs.iterdir()) == [], "check leaves nothing behind"
     assert 'There is no input "lins".' in done.stderr
     assert "Mode complete does not work here." in done.stderr
 
@@ -139,6 +140,7 @@ def test_check_names_a_file_that_ends_its_process_and_checks_the_others(project:
     }
     assert "exited with code 0" in problems[0]["what"]
     assert f"killed by signal {signal.SIGABRT.value}" in problems[1]["what"]
+    assert list(project.places.runs.iterdir()) == [], "check leaves nothing behind"
 
 
 # ---- run
@@ -154,7 +156,7 @@ def test_run_follows_a_pipeline_to_its_end(living: Project) -> None:
     assert "kept: started, exactly-once" in done.stderr
     assert "hello finished" in done.stderr
     assert "kept: finished with batch 0" in done.stderr
-    assert supervisors.running(living.places) is None
+    assert supervisor_lookup.running(living.places) is None
 
 
 def test_run_of_a_refused_pipeline_tells_all_problems_and_ends_with_2(living: Project) -> None:
@@ -229,7 +231,7 @@ def test_one_interrupt_drains_and_ends_with_0(living: Project, number: int) -> N
 
     pressed.join(5)
     assert done.exit_code == 0, done.output
-    assert "draining: waits for the running batches, up to 30 s" in done.stderr
+    assert "draining: waiting for the running batches, up to 30 s" in done.stderr
     assert "kept: stopped clean after batch" in done.stderr
 
 
@@ -258,16 +260,16 @@ def test_run_leaves_other_pipelines_alone(living: Project) -> None:
 def test_run_leaves_a_running_pipeline_of_a_dead_supervisor_running(living: Project) -> None:
     does(living, "steady", "other")
     living.headrace("up", "other")
-    supervisor = supervisors.running(living.places)
+    supervisor = supervisor_lookup.running(living.places)
     assert supervisor is not None
     process.end_now(supervisor)
-    eventually(lambda: supervisors.running(living.places) is None)
+    eventually(lambda: supervisor_lookup.running(living.places) is None)
     does(living, "finish")
 
     done = living.headrace("run", "hello")
 
     assert done.exit_code == 0, done.output
-    (left,) = processes.marked(living.places.state)
+    (left,) = processes.find_marked(living.places.state)
     assert left.run.startswith("other-")
     (other,) = living.json("status", "other")["pipelines"]
     assert (other["state"], other["pid"]) == ("running", left.process.pid)
@@ -281,7 +283,7 @@ def test_run_is_refused_for_what_is_kept_running_and_leaves_it_alone(living: Pro
     done = living.headrace("run", "hello")
 
     assert done.exit_code == 3
-    assert f"kept running by the supervisor: version {before['version']}" in done.stderr
+    assert f'The supervisor keeps "hello" running: version {before["version"]}' in done.stderr
     assert "headrace run hello --replace" in done.stderr
     (after,) = living.json("status")["pipelines"]
     assert (after["state"], after["run"], after["pid"]) == ("running", before["run"], before["pid"])
@@ -301,7 +303,7 @@ def test_run_with_replace_puts_back_what_it_has_replaced(living: Project, end: s
     if pressed is not None:
         pressed.join(60)
     assert done.exit_code == {"finish": 0, "interrupt": 0, "fail": 4}[end], done.output
-    assert f"version {before['version']}, profile prod, starts again" in done.stderr
+    assert f"restored version {before['version']}, profile prod; it is starting" in done.stderr
     assert living.headrace("wait", "hello", "--timeout", "60s").exit_code == 0
     (after,) = living.json("status")["pipelines"]
     names = ("state", "version", "profile", "dev")
@@ -329,11 +331,11 @@ def test_run_without_a_supervisor_leaves_what_was_deployed_as_it_was(living: Pro
 
 def test_run_is_refused_for_a_run_that_lost_its_supervisor(living: Project) -> None:
     living.headrace("up")
-    supervisor = supervisors.running(living.places)
+    supervisor = supervisor_lookup.running(living.places)
     assert supervisor is not None
     process.end_now(supervisor)
-    eventually(lambda: supervisors.running(living.places) is None)
-    (left,) = processes.marked(living.places.state)
+    eventually(lambda: supervisor_lookup.running(living.places) is None)
+    (left,) = processes.find_marked(living.places.state)
 
     done = living.headrace("run", "hello")
 
@@ -402,12 +404,12 @@ def test_up_deploys_waits_and_down_drains(living: Project) -> None:
         assert "warning: State is never cleaned up." in each.stderr
     assert down.exit_code == 0, down.output
     assert "kept: stopped clean after batch" in down.stdout
-    assert not processes.marked(living.places.state)
+    assert not processes.find_marked(living.places.state)
 
 
 def test_a_supervisor_whose_record_is_gone_or_damaged_is_still_found(living: Project) -> None:
     living.headrace("up")
-    running = supervisors.running(living.places)
+    running = supervisor_lookup.running(living.places)
     assert running is not None
     record = living.places.supervisor_process
 
@@ -416,12 +418,12 @@ def test_a_supervisor_whose_record_is_gone_or_damaged_is_still_found(living: Pro
 
         assert living.json("status")["supervisor"] == {"pid": running.pid}
         assert "supervisor started" not in living.headrace("up").stdout
-        eventually(lambda: supervisors.recorded(living.places) == running)
+        eventually(lambda: supervisor_lookup.find_recorded(living.places) == running)
 
     record.unlink()
     down = living.headrace("down")
     assert "kept: stopped clean after batch" in down.stdout
-    assert not processes.marked(living.places.state)
+    assert not processes.find_marked(living.places.state)
 
 
 def test_up_of_a_refused_pipeline_deploys_nothing(living: Project) -> None:
@@ -457,22 +459,22 @@ def test_down_without_anything_says_so(living: Project) -> None:
     done = living.headrace("down")
 
     assert done.exit_code == 0
-    assert "No supervisor runs" in done.stdout
+    assert "Nothing to do" in done.stdout
 
 
 def test_down_adopts_and_drains_drivers_that_lost_their_supervisor(living: Project) -> None:
     living.headrace("up")
-    supervisor = supervisors.running(living.places)
+    supervisor = supervisor_lookup.running(living.places)
     assert supervisor is not None
     process.end_now(supervisor)
-    eventually(lambda: supervisors.running(living.places) is None)
+    eventually(lambda: supervisor_lookup.running(living.places) is None)
 
     done = living.headrace("down")
 
     assert done.exit_code == 0, done.output
-    assert "adopted and drained" in done.stdout
+    assert "Draining them" in done.stdout
     assert "kept: stopped clean" in done.stdout
-    assert not processes.marked(living.places.state)
+    assert not processes.find_marked(living.places.state)
 
 
 def test_a_down_that_nobody_served_is_not_left_for_the_next_supervisor(living: Project) -> None:
@@ -506,9 +508,9 @@ def test_stop_start_and_restart(living: Project) -> None:
     codes = [d.exit_code for d in (stopped, waited, again, started, running, twice, restarted)]
     assert codes == [0] * 7
     assert "kept: stopped clean after batch" in stopped.stdout
-    assert "stopped already" in again.stdout
-    assert "running already" in twice.stdout
-    assert "drains and starts again" in restarted.stdout
+    assert "already stopped" in again.stdout
+    assert "already running" in twice.stdout
+    assert "is draining and restarting" in restarted.stdout
 
 
 def test_stop_with_cut_does_not_wait(living: Project) -> None:
@@ -556,7 +558,7 @@ def test_rollback_of_a_pipeline_that_needs_attention_says_that_nothing_is_draine
 
     plan = living.headrace("rollback", "hello", input="n\n")
 
-    assert "does not run now: the other version starts" in plan.stdout
+    assert "is not running: the other version starts" in plan.stdout
     assert "drained" not in plan.stdout
 
 
@@ -628,12 +630,12 @@ def test_a_stopped_pipeline_whose_record_is_damaged_waits_for_a_person(
 def test_a_supervisor_that_does_not_answer_is_told(
     living: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.project import asking
+    from headrace.project import control
 
     living.deployed()
     living.supervised()
-    real = asking.answer
-    monkeypatch.setattr(asking, "answer", lambda work, asked, _s=0: real(work, asked, 0.1))
+    real = control.answer
+    monkeypatch.setattr(control, "answer", lambda work, asked, _s=0: real(work, asked, 0.1))
 
     done = living.headrace("start", "hello")
 

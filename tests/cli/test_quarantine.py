@@ -13,18 +13,18 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.main import main
-from headrace.jsonfile import write_json
+from headrace.json_file import write_json
 from headrace.model.pipeline import Definition, Query
-from headrace.model.places import Places
 from headrace.model.runs import Desired
+from headrace.model.state_paths import StatePaths
 from headrace.state import desired
 
 pytestmark = pytest.mark.thorough
 
 ROWS = [
-    (b'{"id": "x"}', "wrong-type", "id is no int"),
+    (b'{"id": "x"}', "wrong-type", "id is not of type int"),
     (b"\xff\x00[red]", "not-utf8", None),
-    (b'{"id": "y"}', "wrong-type", "id is no int"),
+    (b'{"id": "y"}', "wrong-type", "id is not of type int"),
 ]
 
 
@@ -32,7 +32,7 @@ ROWS = [
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "quarantine" / "shop" / "logs"
     folder.mkdir(parents=True)
-    places = Places(tmp_path / ".headrace")
+    places = StatePaths(tmp_path / ".headrace")
     query = Query(
         name="logs.quarantine",
         place="shop.py:3",
@@ -101,7 +101,8 @@ def test_people_see_what_the_records_were(project: Path) -> None:
     said = asked(project, "shop").stdout
 
     assert "shop/logs.quarantine: 3 records (2 wrong-type, 1 not-utf8)" in said
-    assert "id is no int" in said
+    assert "id is not of type int" in said
+    assert "2026-01-01 10:00:02Z" in said
     assert "[red]" in said  # shown, not obeyed
     assert "\x00" not in said
 

@@ -16,9 +16,9 @@ import pytest
 from cli.stage import Project, eventually, started
 from headrace import processes
 from headrace.cli.options import Options
-from headrace.jsonfile import write_json
-from headrace.model.events import Event, Kind
-from headrace.project import records, tail
+from headrace.json_file import write_json
+from headrace.model.events import Event, EventKind
+from headrace.project import history, tail
 from headrace.store import db
 from headrace.store import events as recorded
 
@@ -119,7 +119,7 @@ def test_following_logs_goes_over_to_the_next_run(project: Project) -> None:
     seen: list[str] = []
 
     def follow() -> None:
-        lines = records.log_lines(work, "hello", run=None, count=10, follow=True)
+        lines = history.log_lines(work, "hello", run=None, count=10, follow=True)
         for line in islice(lines, 3):
             seen.append(line.text)
 
@@ -147,8 +147,10 @@ def test_events_are_told_in_words_without_the_noise(project: Project) -> None:
 
 def test_events_say_who_wanted_a_run_to_end_and_how_it_ended(project: Project) -> None:
     project.deployed()
-    drain = Event(3000.0, Kind.DRAIN_STARTED, None, {"deadline_s": 30, "reason": "asked to stop"})
-    ended = Event(3002.0, Kind.EXITED, None, {"ending": "drained"})
+    drain = Event(
+        3000.0, EventKind.DRAIN_STARTED, None, {"deadline_s": 30, "reason": "asked to stop"}
+    )
+    ended = Event(3002.0, EventKind.EXITED, None, {"ending": "drained"})
     run = project.ran(events=(*started(), drain, ended))
     with contextlib.closing(db.open_history(project.places.history)) as book:
         recorded.add(book, 2999.0, "hello", run, "drain_started", "stopped by ann")
@@ -196,7 +198,7 @@ def test_a_torn_event_line_is_skipped(project: Project) -> None:
 def test_progress_is_sparks_own_newest_of_each_query(project: Project) -> None:
     project.deployed()
     events = [
-        Event(float(n), Kind.PROGRESSED, name, {"progress": {"batchId": n, "numInputRows": 1}})
+        Event(float(n), EventKind.PROGRESSED, name, {"progress": {"batchId": n, "numInputRows": 1}})
         for n in range(5)
         for name in ("kept", "counted")
     ]
@@ -272,7 +274,7 @@ def test_progress_and_events_tell_how_old_the_rows_were(project: Project) -> Non
     operators = [{"numRowsDroppedByWatermark": 77}]
     body = {"batchId": 4, "numInputRows": 20, "stateOperators": operators}
     fresh = {"basis": "arrival", "n": 20, "p50_ms": 31_000, "p99_ms": 58_000}
-    event = Event(5.0, Kind.PROGRESSED, "kept", {"progress": body, "fresh": fresh})
+    event = Event(5.0, EventKind.PROGRESSED, "kept", {"progress": body, "fresh": fresh})
     project.ran(events=(*started(), event))
 
     words = project.headrace("progress", "hello/kept").stdout
@@ -290,9 +292,9 @@ def test_events_tell_of_outages_and_of_files_that_changed(project: Project) -> N
     changed = {"batch": 3, "vanished": 1, "vanished_files": ["/in/3.txt"]}
     changed |= {"rewritten": 2, "rewritten_files": ["/in/4.txt", "/in/5.txt"]}
     events = (
-        Event(1005.0, Kind.OUTAGE_BEGAN, "kept", {"error": refused}),
-        Event(1065.0, Kind.OUTAGE_ENDED, "kept", {"for_s": 72.0, "is_answered": True}),
-        Event(1066.0, Kind.INPUTS_CHANGED, "kept", changed),
+        Event(1005.0, EventKind.OUTAGE_BEGAN, "kept", {"error": refused}),
+        Event(1065.0, EventKind.OUTAGE_ENDED, "kept", {"for_s": 72.0, "is_answered": True}),
+        Event(1066.0, EventKind.INPUTS_CHANGED, "kept", changed),
     )
     project.ran(events=events)
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.stage import Project
-from headrace.connectors.snapshots import Snapshots
-from headrace.jsonfile import write_json
+from headrace.connectors.live_snapshots import LiveSnapshots
+from headrace.json_file import write_json
 from headrace.model.pipeline import Definition, Query
 
 pytestmark = pytest.mark.e2e  # each question runs in a process of its own
@@ -60,7 +60,7 @@ def tables(words: Project) -> Project:
     """Also a live table, and what could not be used."""
     live = words.folder / "results" / "hello" / "logins" / "v1"
     rows = pa.table({"word": ["bread", "salt"], "logins": [5, 7]})
-    Snapshots(live, ("word",), 100, {}).add(3, rows, at=1_767_225_600.0, is_whole=True)
+    LiveSnapshots(live, ("word",), 100, {}).add(3, rows, at=1_767_225_600.0, is_whole=True)
     bad = words.folder / "quarantine" / "hello" / "logs"
     bad.mkdir(parents=True)
     pq.write_table(pa.table({"word": ["salt"], "reason": ["not JSON"]}), bad / "part-0.parquet")
@@ -88,6 +88,20 @@ def test_an_answer_is_a_table_and_how_new_it_is(words: Project) -> None:
     assert "(batch 0)" in done.stderr
 
 
+def test_in_a_pipe_an_empty_line_separates_the_rows_from_the_footer(words: Project) -> None:
+    done = words.headrace("sql", "SELECT n FROM kept ORDER BY n")
+
+    last, empty, footer = done.output.splitlines()[-3:]
+    assert (last.strip(), empty) == ("10", "")
+    assert footer.startswith("2 rows in ")
+
+
+def test_a_moment_is_shown_with_its_zone(words: Project) -> None:
+    done = words.headrace("sql", "SELECT timestamp '2026-01-01 10:00:05' AS at")
+
+    assert done.stdout.split() == ["at", "2026-01-01", "10:00:05Z"]
+
+
 def test_as_json_it_has_types_rows_and_the_moment(words: Project) -> None:
     body = words.json("sql", "SELECT * FROM words ORDER BY n")
 
@@ -111,7 +125,7 @@ def test_values_of_all_types_come_out_as_text(words: Project) -> None:
     (shown,) = words.headrace("sql", text).stdout.splitlines()[1:]
     (row,) = words.json("sql", text)["rows"]
 
-    assert shown.split()[:6] == ["2026-01-01", "10:00:05", "2026-01-01", "AP8=", "1.5", "null"]
+    assert shown.split()[:6] == ["2026-01-01", "10:00:05Z", "2026-01-01", "AP8=", "1.5", "null"]
     assert row[:4] == ["2026-01-01T10:00:05+00:00", "2026-01-01", "AP8=", "1.5"]
 
 

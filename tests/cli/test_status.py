@@ -12,13 +12,13 @@ from cli.stage import Project, failed, started
 from headrace import processes
 from headrace.cli import tables
 from headrace.define import versions
-from headrace.jsonfile import write_json
+from headrace.json_file import write_json
 from headrace.model.findings import Finding
 from headrace.model.lag import PartitionLag, QueryLag
 from headrace.model.pipeline import Definition, Query
 from headrace.model.status import PipelineStatus, QueryStatus
 from headrace.model.web import Listening
-from headrace.state import lags
+from headrace.state import lag
 from headrace.store import db, pipelines
 
 PIPELINE_KEYS = {
@@ -300,9 +300,9 @@ def test_status_shows_how_fresh_answers_are_a_broken_promise_and_late_rows(
     assert pipeline["queries"][0]["late_rows"] == 1_234
     told = project.headrace("why", "hello").stdout
     assert f"broken promise: kept: {broken}" in told
-    assert "half of the rows are answered within 31 s, 99 % within 3 min after they came" in told
-    assert "1,234 late rows were left out" in told
-    assert "restarts nothing" in told
+    assert "half of the rows are processed within 31 s, 99 % within 3 min of their arrival" in told
+    assert "1,234 late rows were dropped" in told
+    assert "no reason to restart" in told
 
 
 def test_status_says_nothing_of_what_is_not_known(project: Project) -> None:
@@ -356,7 +356,7 @@ def test_a_lag_that_nobody_can_know_is_unknown_and_never_0(project: Project) -> 
     query = QueryStatus("kept", "running", lag_rows=0, data_available=False)
     kept(project, running(queries=(query,)))
     silent = QueryLag("hello", "kept", time.time(), problem="h:9092 does not answer.")
-    lags.write(project.places, [silent])
+    lag.write(project.places, [silent])
 
     [pipeline] = project.json("status")["pipelines"]
     (found,) = project.json("lag")["queries"]
@@ -369,10 +369,10 @@ def test_a_lag_that_nobody_can_know_is_unknown_and_never_0(project: Project) -> 
     assert project.headrace("wait", "hello", "--for", "caught-up", "--timeout", "0").exit_code != 0
 
     behind = PartitionLag("orders", 0, next=5, low=0, high=5)
-    lags.write(project.places, [QueryLag("hello", "kept", time.time() - 3600, (behind,))])
+    lag.write(project.places, [QueryLag("hello", "kept", time.time() - 3600, (behind,))])
     (old,) = project.json("lag")["queries"]
     assert (old["records"], old["catch_up_s"]) == (None, None)
-    assert "nobody has looked for 60 min" in old["problem"]
+    assert "not measured for 60 min" in old["problem"]
 
 
 def test_ages_below_a_second_are_milliseconds() -> None:
@@ -408,7 +408,7 @@ def test_a_finding_is_in_status_in_why_and_in_their_json(project: Project) -> No
         "cause: An input is idle.",
         "where: pipelines/hello.py:6",
         "fix: Let it speak.",
-        "Headrace restarts nothing",
+        "Headrace does not restart it",
     ):
         assert words in why
     assert (finding["slug"], finding["severity"]) == ("watermark-held", "problem")

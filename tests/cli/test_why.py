@@ -49,7 +49,7 @@ def test_why_of_a_healthy_pipeline_says_that_nothing_failed(project: Project) ->
     words = project.headrace("why", "hello").stdout
 
     assert "hello is running" in words
-    assert "No run of it has failed." in words
+    assert "No run has failed." in words
 
 
 def test_why_shows_all_problems_of_a_refusal(project: Project) -> None:

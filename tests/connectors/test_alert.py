@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import config
 from headrace.connectors import alert as sink
-from headrace.connectors import alertlines
-from headrace.connectors.alertlines import Batch, Shape
+from headrace.connectors import alert_rows
+from headrace.connectors.alert_rows import AlertBatch, AlertTemplate
 from headrace.errors import ConnectorError, Error
 from headrace.model.alerts import SEVERITIES, AlertRow
 
-BATCH = Batch("86222327-93f0", 7, 1000.0)
-SHAPE = Shape(("c",), "Cluster {c}: load {load}", "critical", None, None)
+BATCH = AlertBatch("86222327-93f0", 7, 1000.0)
+SHAPE = AlertTemplate(("c",), "Cluster {c}: load {load}", "critical", None, None)
 
 
-def lines(*rows: dict[str, Any], shape: Shape = SHAPE) -> list[AlertRow]:
-    return alertlines.lines(rows, shape, BATCH)
+def lines(*rows: dict[str, Any], shape: AlertTemplate = SHAPE) -> list[AlertRow]:
+    return alert_rows.lines(rows, shape, BATCH)
 
 
 def row(c: Any, load: float = 99.0, resolved: bool = False) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def test_every_row_is_counted_and_every_key_ends_as_its_last_row(
 
 
 def test_a_line_says_everything_and_comes_back_the_same() -> None:
-    shape = Shape(("c", "n"), "{c}", "error", 60.0, "at")
+    shape = AlertTemplate(("c", "n"), "{c}", "error", 60.0, "at")
     seen = datetime(2026, 1, 1, 10, tzinfo=timezone(timedelta(hours=2)))
 
     (line,) = lines({"c": 1, "n": None, "at": seen, "resolved": False}, shape=shape)
@@ -70,7 +70,7 @@ def test_a_line_says_everything_and_comes_back_the_same() -> None:
 
 
 def test_without_a_time_of_its_own_it_is_the_batchs() -> None:
-    shape = Shape(("c",), "t", "info", at="at")
+    shape = AlertTemplate(("c",), "t", "info", at="at")
 
     assert lines({"c": 1, "at": None}, shape=shape)[0].at == 1000.0
 
@@ -91,7 +91,7 @@ def test_without_a_time_of_its_own_it_is_the_batchs() -> None:
     ],
 )
 def test_a_title_says_values_as_people_read_them(title: str, value: Any, wanted: str) -> None:
-    assert alertlines.titled(title, {"v": value}) == wanted
+    assert alert_rows.format_title(title, {"v": value}) == wanted
 
 
 VALUES = st.recursive(
@@ -116,17 +116,17 @@ def test_no_value_is_too_odd(value: Any) -> None:
 def test_long_rows_are_cut() -> None:
     wide = {"c": "k" * 10_000} | {f"n{n}": "x" * 10_000 for n in range(50)}
 
-    (line,) = lines(wide, shape=Shape(("c",), "{c}{c}", "info"))
+    (line,) = lines(wide, shape=AlertTemplate(("c",), "{c}{c}", "info"))
 
     assert len(line.to_line()) < 12_000
     assert line.data["trimmed"] is True
-    assert len(line.title) == alertlines.TITLE_CHARS_MAX
+    assert len(line.title) == alert_rows.TITLE_CHARS_MAX
 
 
 def test_a_batch_of_large_rows_keeps_titles_and_drops_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(alertlines, "BATCH_CHARS_MAX", 30)
+    monkeypatch.setattr(alert_rows, "BATCH_CHARS_MAX", 30)
 
     found = lines(row(1), row(2), row(3))
 
@@ -137,14 +137,14 @@ def test_a_batch_of_large_rows_keeps_titles_and_drops_data(
 def test_a_time_that_python_cannot_hold_is_text() -> None:
     far = pa.array([2**58], pa.timestamp("us", "UTC"))
 
-    (found,) = alertlines.rows_of(pa.table({"at": far, "d": pa.array([Decimal("1.5")])}))
+    (found,) = alert_rows.rows_of(pa.table({"at": far, "d": pa.array([Decimal("1.5")])}))
 
     assert found["at"].startswith("1110")
     assert found["d"] == Decimal("1.5")
 
 
 def test_rows_left_out_are_an_alert_of_their_own() -> None:
-    line = alertlines.left_out(BATCH, 100_000)
+    line = alert_rows.truncation_alert(BATCH, 100_000)
 
     assert AlertRow.from_line(line.to_line()) == line
     assert line.left_out
@@ -162,7 +162,7 @@ def test_a_batch_is_one_file_and_another_life_has_another(tmp_path: Path) -> Non
 
     sink.write(folder, BATCH, lines(row(1)))
     sink.write(folder, BATCH, lines(row(1)))
-    sink.write(folder, Batch("aaaaaaaa-1", 7, 1.0), lines(row(2)))
+    sink.write(folder, AlertBatch("aaaaaaaa-1", 7, 1.0), lines(row(2)))
 
     names = sorted(path.name for path in folder.iterdir())
     assert names == ["7-86222327.jsonl", "7-aaaaaaaa.jsonl"]
@@ -194,7 +194,9 @@ def test_what_is_no_line_is_refused(line: str) -> None:
 
 
 def test_its_folder_is_below_the_state(tmp_path: Path) -> None:
-    made = hr.alert(key="c", title="t").of_query(config.load(tmp_path), "metrics", "overloaded")
+    made = hr.alert(key="c", title="t").bind_to_query(
+        config.load(tmp_path), "metrics", "overloaded"
+    )
 
     assert made.path == str(tmp_path.resolve() / ".headrace/alerts/metrics/overloaded")
     assert "path" not in made.fields()
@@ -206,11 +208,11 @@ COLUMNS = {"cluster_id": "int", "load": "double", "seen": "timestamp", "tags": "
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"key": "cluster"}, "key names 'cluster', which is no column; did you mean 'cluster_id'?"),
-        ({"title": "{lode}"}, "title names 'lode', which is no column; did you mean 'load'?"),
+        ({"key": "cluster"}, "key names the unknown column 'cluster'; did you mean 'cluster_id'?"),
+        ({"title": "{lode}"}, "title names the unknown column 'lode'; did you mean 'load'?"),
         ({"at": "sean"}, "did you mean 'seen'?"),
-        ({"at": "load"}, "not a timestamp"),
-        ({"key": "tags"}, "a key is one plain value"),
+        ({"at": "load"}, "not timestamp"),
+        ({"key": "tags"}, "keys must be simple values"),
     ],
 )
 def test_columns_that_will_not_do_are_named(given: dict[str, Any], words: str) -> None:
@@ -223,13 +225,13 @@ def test_columns_that_will_not_do_are_named(given: dict[str, Any], words: str) -
     ("given", "words"),
     [
         ({"severity": "critcal"}, 'Write severity="critical".'),
-        ({"title": "{load"}, "is no template"),
-        ({"title": "{}"}, "a column's name stands between the braces"),
-        ({"title": "{load!r}"}, "a column's name stands between the braces"),
+        ({"title": "{load"}, "Invalid title"),
+        ({"title": "{}"}, "only a column name"),
+        ({"title": "{load!r}"}, "only a column name"),
         ({"title": " "}, "empty"),
         ({"key": ()}, "needs a key"),
-        ({"clear": 7}, "clear=7 will not do"),
-        ({"resolve_after": "soon"}, "not a length of time"),
+        ({"clear": 7}, "Invalid clear: 7"),
+        ({"resolve_after": "soon"}, "Invalid duration"),
     ],
 )
 def test_an_alert_that_cannot_be_is_refused_when_made(given: dict[str, Any], words: str) -> None:

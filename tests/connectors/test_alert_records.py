@@ -11,9 +11,9 @@ import pytest
 
 from headrace import config
 from headrace.config import Settings
-from headrace.connectors import alerttopic
-from headrace.connectors.alertlines import TEXT_CHARS_MAX
-from headrace.connectors.kafkafollow import Record
+from headrace.connectors import alert_topic
+from headrace.connectors.alert_rows import TEXT_CHARS_MAX
+from headrace.connectors.kafka.topic_follower import Record
 from headrace.errors import ConnectorError
 from headrace.model.alerts import TopicRow
 
@@ -31,7 +31,7 @@ def record(
 
 
 def read(value: bytes, at: float = 1.0, home: str = HOME) -> TopicRow | None:
-    return alerttopic.opened(Record(2, 7, at, value), home)
+    return alert_topic.parse_record(Record(2, 7, at, value), home)
 
 
 ROW = {"c": 4, "load": 99.25, "at": "2026-11-16T10:00:01.500Z"}
@@ -134,9 +134,9 @@ def settings(folder: Path, table: str) -> Settings:
 
 def test_a_bad_table_of_settings_says_where_it_is_and_what_was_meant(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError) as unknown:
-        alerttopic.topic_of(settings(tmp_path, '[alerts]\nserver = "x:1"'))
+        alert_topic.topic_of(settings(tmp_path, '[alerts]\nserver = "x:1"'))
     with pytest.raises(ConnectorError) as both:
-        alerttopic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nsubscribe = "a"'))
+        alert_topic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nsubscribe = "a"'))
 
     assert "'servers'" in str(unknown.value.fix)
     assert unknown.value.where == both.value.where == "headrace.toml:1"
@@ -144,16 +144,16 @@ def test_a_bad_table_of_settings_says_where_it_is_and_what_was_meant(tmp_path: P
 
 def test_rows_that_travel_one_by_one_are_no_transaction(tmp_path: Path) -> None:
     with pytest.raises(ConnectorError) as refused:
-        alerttopic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nexactly_once = true'))
+        alert_topic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nexactly_once = true'))
 
     assert (refused.value.code, refused.value.where) == ("bad-option", "headrace.toml:1")
     assert refused.value.fix == "Remove exactly_once."
 
 
 def test_the_topic_has_a_name_and_certificates_are_found_from_the_project(tmp_path: Path) -> None:
-    made = alerttopic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nca = "ca.pem"'))
+    made = alert_topic.topic_of(settings(tmp_path, '[alerts]\nservers = "x:1"\nca = "ca.pem"'))
 
     assert made is not None
     assert made.topic == "headraceAlerts"
-    assert made.ca == str(tmp_path / "ca.pem")
-    assert alerttopic.topic_of(settings(tmp_path, "")) is None
+    assert made.login.ca == str(tmp_path / "ca.pem")
+    assert alert_topic.topic_of(settings(tmp_path, "")) is None

@@ -40,23 +40,22 @@ def test_there_is_an_example_for_every_kind() -> None:
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_a_connector_goes_through_json_and_comes_back_the_same(kind: str) -> None:
-    made = kinds.made({"kind": kind, **EXAMPLES[kind]})
+    made = kinds.build_connector({"kind": kind, **EXAMPLES[kind]})
 
-    assert kinds.made(json.loads(json.dumps(made.fields()))) == made
+    assert kinds.build_connector(json.loads(json.dumps(made.fields()))) == made
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_a_connector_is_a_source_or_a_sink_and_says_why_it_is_a_toy(kind: str) -> None:
-    made = kinds.made({"kind": kind, **EXAMPLES[kind]})
+    made = kinds.build_connector({"kind": kind, **EXAMPLES[kind]})
 
-    assert made.is_source or made.is_sink
-    assert made.for_production or made.not_for_production
-    assert made.delivery_why or not made.is_sink
+    assert made.capabilities.is_source or made.capabilities.is_sink
+    assert made.capabilities.delivery_why or not made.capabilities.is_sink
 
 
 def refused(table: dict[str, Any]) -> ConnectorError:
     with pytest.raises(ConnectorError) as caught:
-        kinds.made(table, name="raw", where="headrace.toml:7")
+        kinds.build_connector(table, name="raw", where="headrace.toml:7")
     return caught.value
 
 
@@ -112,14 +111,14 @@ def test_a_wrong_value_is_refused(table: dict[str, Any]) -> None:
     [
         (
             {"kind": "json", "path": 5, "max_file": 3, "colour": 1, "max_bytes": 0, "schema": 5},
-            ["no field 'max_file'", "no field 'colour'", "max_bytes=0", "path=5", "schema=5"],
+            ["no field 'max_file'", "no field 'colour'", "max_bytes: 0", "path: 5", "schema: 5"],
         ),
         (
             {"kind": "kafka", "servers": 5, "subscribe": "t", "max_rows": 0, "min_rows": -1,
              "user": "ann", "mechanism": "PLAN", "exactly_once": True, "key_password": "x",
              "options": {"kafka.group.id": "g", "startingOffsets": "latest", "color": "red"}},
-            ["servers=5", "'kafka.group.id'", "'startingOffsets'", "'color'", "user and password",
-             "mechanism='PLAN'", "key_password", "max_rows=0", "min_rows=-1", "exactly_once"],
+            ["servers: 5", "'kafka.group.id'", "'startingOffsets'", "'color'", "user and password",
+             "mechanism: 'PLAN'", "key_password", "max_rows: 0", "min_rows: -1", "exactly_once"],
         ),
         (
             {"kind": "event_hubs", "connection_string": "plain", "starting": "@latest",
@@ -128,7 +127,7 @@ def test_a_wrong_value_is_refused(table: dict[str, Any]) -> None:
         ),
         (
             {"kind": "alert", "key": [], "title": "{", "severity": "bad", "at": 5},
-            ["severity 'bad'", "needs a key", "no template", "at=5"],
+            ["severity: 'bad'", "needs a key", "Invalid title", "at: 5"],
         ),
         ({"kind": "socket", "hosts": "h"}, ["no field 'hosts'", "needs port"]),
     ],
@@ -137,7 +136,7 @@ def test_everything_that_a_connector_refuses_is_reported_at_once(
     table: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(Problems) as caught:
-        kinds.made(table, name="raw", where="headrace.toml:7")
+        kinds.build_connector(table, name="raw", where="headrace.toml:7")
 
     found = caught.value.problems
     assert [word in one.what for word, one in zip(words, found, strict=True)] == [True] * len(words)
@@ -153,9 +152,9 @@ def test_a_connector_is_equal_by_its_fields_and_cannot_change() -> None:
 def test_relative_paths_count_from_the_project_and_uris_stay() -> None:
     project = Path("/project")
 
-    assert hr.json("in").located(project).path == "/project/in"
-    assert hr.json("/abs").located(project).path == "/abs"
-    assert hr.json("s3a://b/in").located(project).path == "s3a://b/in"
+    assert hr.json("in").resolve_paths(project).path == "/project/in"
+    assert hr.json("/abs").resolve_paths(project).path == "/abs"
+    assert hr.json("s3a://b/in").resolve_paths(project).path == "s3a://b/in"
 
 
 def test_secrets_stay_references_in_the_fields() -> None:
@@ -217,7 +216,7 @@ def test_others_add_kinds_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> 
     theirs = EntryPoint("mine", "headrace.connectors.memory:memory", kinds.GROUP)
     monkeypatch.setattr(kinds, "entry_points", lambda group: [theirs])
 
-    made = kinds.made({"kind": "mine"})
+    made = kinds.build_connector({"kind": "mine"})
 
     assert isinstance(made, Connector)
     assert "mine" in kinds.names()

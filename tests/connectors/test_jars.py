@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from e2e import rig
 from headrace.cli import jars as cli
 from headrace.connectors import jars
-from headrace.driver import packages
+from headrace.driver import script_packages
 from headrace.errors import ConfigError
 
 KAFKA = jars.BUNDLES["kafka"]
@@ -37,7 +37,7 @@ def nothing_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_jars_are_wanted_for_connectors_and_for_what_code_speaks_of(
     kinds: list[str], code: list[str], expected: set[str]
 ) -> None:
-    assert jars.wanted(kinds, code) == expected
+    assert jars.detect_bundles(kinds, code) == expected
 
 
 @pytest.mark.usefixtures("nothing_fetched")
@@ -102,14 +102,14 @@ def test_a_script_with_a_connector_of_another_spark_is_refused_with_the_one_that
     options: dict[str, str], submit: str, label: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        packages.correct(options, {packages.SUBMIT: submit}, "count.py:4")
+        script_packages.correct(options, {script_packages.SUBMIT: submit}, "count.py:4")
 
     assert caught.value.code == "jars-mismatch"
     assert label in caught.value.what
     assert SCRIPTS in caught.value.what
     assert caught.value.where == "count.py:4"
-    assert f"take {RIGHT}" in str(caught.value.fix)
-    assert "headrace jars fetch kafka. Its jars then override" in str(caught.value.fix)
+    assert f"use {RIGHT}" in str(caught.value.fix)
+    assert "headrace jars fetch kafka. Its jars replace" in str(caught.value.fix)
 
 
 @pytest.mark.usefixtures("nothing_fetched")
@@ -119,14 +119,16 @@ def test_fetched_jars_override_a_script_s_connector_of_another_spark_and_that_is
     fetched.touch()
     wrong = "/j/spark-sql-kafka-0-10_2.12-3.5.1.jar"
     options = {jars.PACKAGES: SCRIPTS, jars.JARS: f"{wrong},own.jar", "spark.app.name": "x"}
-    environment = {packages.SUBMIT: f"--packages {OWN},{SCRIPTS} --jars {wrong} pyspark-shell"}
+    environment = {
+        script_packages.SUBMIT: f"--packages {OWN},{SCRIPTS} --jars {wrong} pyspark-shell"
+    }
 
-    said = packages.correct(options, environment, "count.py:4")
+    said = script_packages.correct(options, environment, "count.py:4")
 
     assert options == {jars.JARS: f"own.jar,{fetched}", "spark.app.name": "x"}
-    assert environment == {packages.SUBMIT: f"--packages {OWN} pyspark-shell"}
+    assert environment == {script_packages.SUBMIT: f"--packages {OWN} pyspark-shell"}
     assert len(said) == 4
-    assert all("Headrace uses the jars that `headrace jars fetch kafka` has" in one for one in said)
+    assert all("Headrace uses the jars of `headrace jars fetch kafka`" in one for one in said)
     assert all(RIGHT in one for one in said)
 
 
@@ -141,25 +143,28 @@ def test_fetched_jars_override_a_script_s_connector_of_another_spark_and_that_is
     ],
 )
 def test_what_fits_or_does_not_say_what_it_is_for_is_left_alone(own: str) -> None:
-    options, environment = {jars.PACKAGES: own}, {packages.SUBMIT: f"--jars {own} pyspark-shell"}
+    options, environment = (
+        {jars.PACKAGES: own},
+        {script_packages.SUBMIT: f"--jars {own} pyspark-shell"},
+    )
 
-    assert packages.correct(options, environment, "count.py:4") == []
+    assert script_packages.correct(options, environment, "count.py:4") == []
     assert options == {jars.PACKAGES: own}
-    assert environment == {packages.SUBMIT: f"--jars {own} pyspark-shell"}
+    assert environment == {script_packages.SUBMIT: f"--jars {own} pyspark-shell"}
 
 
 def test_a_library_of_another_scala_is_refused_too() -> None:
     own = {jars.PACKAGES: "com.datastax.spark:spark-cassandra-connector_2.12:3.5.1"}
 
-    with pytest.raises(ConfigError, match=r"take com.datastax.spark:.*_2\.13"):
-        packages.correct(own, {}, "count.py:4")
+    with pytest.raises(ConfigError, match=r"use com.datastax.spark:.*_2\.13"):
+        script_packages.correct(own, {}, "count.py:4")
 
 
 def test_what_spark_brings_along_is_left_out() -> None:
     found = [Path("kafka-clients-3.9.2.jar"), Path("lz4-java-1.8.0.jar"), Path("slf4j-api-2.0.jar")]
     sparks = [Path("lz4-java-1.10.1.jar"), Path("slf4j-api-2.1.jar")]
 
-    assert jars.needed(found, sparks) == [Path("kafka-clients-3.9.2.jar")]
+    assert jars.exclude_provided(found, sparks) == [Path("kafka-clients-3.9.2.jar")]
 
 
 @pytest.mark.parametrize(
@@ -190,9 +195,11 @@ def test_a_pyspark_newer_than_its_connectors_gets_the_newest_one_and_is_told(
 
     taken = str(jars.fetched_version(KAFKA))
     assert taken.startswith(f"{MINOR}.")
-    assert f"for Spark {taken}: the newest" in told.output
-    assert f"PySpark here is {MINOR}.90" in told.output
-    assert jars.folder(KAFKA) / f"spark-sql-kafka-0-10_2.13-{taken}.jar" in jars.fetched(KAFKA)
+    assert f"for Spark {taken}, the newest" in told.output
+    assert f"compatible with the installed PySpark {MINOR}.90" in told.output
+    assert jars.folder(KAFKA) / f"spark-sql-kafka-0-10_2.13-{taken}.jar" in jars.fetched_files(
+        KAFKA
+    )
 
 
 @pytest.mark.e2e
@@ -201,7 +208,7 @@ def test_without_maven_the_jars_and_their_folder_are_named(tmp_path: Path) -> No
 
     told = rig.Project(tmp_path).headrace("jars", "fetch", "kafka", code=3, env=bare)
 
-    assert "Maven was not found" in told
+    assert "Maven is needed to fetch jars" in told
     assert RIGHT in told
     assert str(jars.folder(KAFKA)) in told
 
@@ -209,7 +216,7 @@ def test_without_maven_the_jars_and_their_folder_are_named(tmp_path: Path) -> No
 @pytest.mark.e2e
 def test_a_fetch_that_fails_says_why_and_leaves_what_was_there(tmp_path: Path) -> None:
     """Real Maven, with a repository where nobody answers and nothing of its own."""
-    before = jars.fetched(KAFKA)
+    before = jars.fetched_files(KAFKA)
     (tmp_path / ".m2").mkdir()
     (tmp_path / ".m2" / "settings.xml").write_text(
         "<settings><mirrors><mirror><id>nobody</id><mirrorOf>*</mirrorOf>"
@@ -222,4 +229,4 @@ def test_a_fetch_that_fails_says_why_and_leaves_what_was_there(tmp_path: Path) -
     assert "The jars of kafka could not be fetched" in told
     assert "127.0.0.1:9" in told
     assert before
-    assert jars.fetched(KAFKA) == before
+    assert jars.fetched_files(KAFKA) == before

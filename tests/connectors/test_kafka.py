@@ -11,13 +11,14 @@ from confluent_kafka import Consumer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors import kafkabroker, kafkaoffsets, kafkaonce, kinds
-from headrace.connectors.event_hubs import event_hubs
-from headrace.connectors.kafka import Kafka, kafka
-from headrace.connectors.kafkabroker import COMMITTED, UNCOMMITTED
-from headrace.connectors.kafkaclient import Login
-from headrace.connectors.kafkaonce import Planned
-from headrace.connectors.kafkarecords import Records
+from headrace.connectors import kinds
+from headrace.connectors.kafka import broker_client, start_offsets, transactions
+from headrace.connectors.kafka.broker_client import COMMITTED, UNCOMMITTED
+from headrace.connectors.kafka.connector import Kafka, kafka
+from headrace.connectors.kafka.event_hubs import event_hubs
+from headrace.connectors.kafka.login import Login
+from headrace.connectors.kafka.producer import Producer
+from headrace.connectors.kafka.transactions import PlannedWrite
 from headrace.errors import ConnectorError
 
 SERVERS = "127.0.0.1:9092"
@@ -50,13 +51,13 @@ def test_topics_are_told_in_one_of_three_ways(
     found = kafka(SERVERS, **fields)
 
     assert found._topics() == option
-    assert (found.is_source, found.is_sink) == (True, False)
+    assert (found.capabilities.is_source, found.capabilities.is_sink) == (True, False)
 
 
 def test_two_ways_at_once_are_refused_with_what_to_remove() -> None:
     told = refused(subscribe="one", pattern="o.*")
 
-    assert "not subscribe and pattern" in told.what
+    assert "subscribe and pattern" in told.what
     assert told.fix == "Keep subscribe and remove pattern."
 
 
@@ -89,24 +90,24 @@ def test_partitions_that_make_no_sense_are_refused(wrong: Any) -> None:
 def test_every_form_of_a_beginning_is_told_to_spark(starting: Any, option: dict[str, str]) -> None:
     found = kafka(SERVERS, subscribe="t", starting=starting)
 
-    assert kafkaoffsets.option("starting", found.starting) == option
+    assert start_offsets.to_spark_options("starting", found.starting) == option
 
 
 @pytest.mark.parametrize(
     ("starting", "word"),
     [
-        ("newest", "neither earliest nor latest"),
+        ("newest", "not a timestamp, earliest or latest"),
         ("2026-01-31T08:00:00", "time zone"),
         ("{not json", "not JSON"),
         ({}, "names no topic"),
         ({"t": {}}, "needs partitions"),
-        ({"t": {"x": 1}}, "a partition of 't' is a number"),
+        ({"t": {"x": 1}}, "a partition of 't' must be a number"),
         ({"t": {0: -3}}, "a whole number from 0"),
         ({"t": {0: 1.5}}, "a whole number from 0"),
-        ({"t": {0: "12"}}, "a number, not a text"),
-        ({"t": {0: "-7"}}, "a number, not a text"),
-        ({"t": {0: 1}, "other": {0: 1}}, "'other' is not read here"),
-        ({"t": {0: 1, 1: "2026-01-31T08:00:00Z"}}, "mixes offsets and moments"),
+        ({"t": {0: "12"}}, "a number, not text"),
+        ({"t": {0: "-7"}}, "a number, not text"),
+        ({"t": {0: 1}, "other": {0: 1}}, "'other' is not among the topics read"),
+        ({"t": {0: 1, 1: "2026-01-31T08:00:00Z"}}, "mixes offsets and timestamps"),
     ],
 )
 def test_a_wrong_beginning_is_refused_with_the_forms(starting: Any, word: str) -> None:
@@ -120,7 +121,7 @@ def test_a_wrong_beginning_is_refused_with_the_forms(starting: Any, word: str) -
 def test_a_beginning_by_partition_is_about_every_topic_that_is_read() -> None:
     told = refused(subscribe=["t", "u"], starting={"t": {0: 1}})
 
-    assert "it says nothing of 'u'" in told.what
+    assert "'u' is missing" in told.what
 
 
 @pytest.mark.parametrize(
@@ -128,14 +129,17 @@ def test_a_beginning_by_partition_is_about_every_topic_that_is_read() -> None:
     [
         ("earliest", None),
         ('{"t": {"0": 2, "1": -2}}', None),
-        ('{"t": {"0": 2}}', "it says nothing of t partition 1"),
-        ('{"t": {"0": 2, "1": 0, "7": 0}}', "it names what is not there: t partition 7"),
-        ('{"t": {"0": 6, "1": 0}}', "t partition 0 has 1 to 5, and not 6"),
-        ('{"t": {"0": 0, "1": 0}}', "t partition 0 has 1 to 5, and not 0"),
+        ('{"t": {"0": 2}}', "it lacks t partition 1"),
+        (
+            '{"t": {"0": 2, "1": 0, "7": 0}}',
+            "it contains a partition that does not exist: t partition 7",
+        ),
+        ('{"t": {"0": 6, "1": 0}}', "t partition 0 has the offsets 1 to 5, not 6"),
+        ('{"t": {"0": 0, "1": 0}}', "t partition 0 has the offsets 1 to 5, not 0"),
     ],
 )
 def test_a_beginning_is_held_against_what_the_broker_has(text: str, words: str | None) -> None:
-    assert kafkaoffsets.problem(text, {("t", 0): (1, 5), ("t", 1): (0, 0)}) == words
+    assert start_offsets.find_problem(text, {("t", 0): (1, 5), ("t", 1): (0, 0)}) == words
 
 
 OFFSETS = st.dictionaries(
@@ -147,10 +151,10 @@ OFFSETS = st.dictionaries(
 
 @given(OFFSETS)
 def test_offsets_come_back_as_they_went(offsets: dict[str, dict[int, int]]) -> None:
-    text = kafkaoffsets.plain("starting", offsets)
+    text = start_offsets.normalise("starting", offsets)
 
-    assert kafkaoffsets.plain("starting", text) == text
-    told = json.loads(kafkaoffsets.option("starting", text)["startingOffsets"])
+    assert start_offsets.normalise("starting", text) == text
+    told = json.loads(start_offsets.to_spark_options("starting", text)["startingOffsets"])
     assert told == {t: {str(p): o for p, o in found.items()} for t, found in offsets.items()}
 
 
@@ -171,15 +175,15 @@ def test_limits_are_told_to_spark() -> None:
         "fetchOffset.numRetries": "5",
         "fetchOffset.retryIntervalMs": "500",
     }
-    assert found._reading.options(streaming=False) == of_a_batch
-    assert found._reading.options(streaming=True) == {
+    assert found.reading.options(streaming=False) == of_a_batch
+    assert found.reading.options(streaming=True) == {
         "maxOffsetsPerTrigger": "1000",
         "minOffsetsPerTrigger": "10",
         "maxTriggerDelay": "30000ms",
         "maxRecordsPerPartition": "500",
         **of_a_batch,
     }
-    assert kinds.made(found.fields()) == found
+    assert kinds.build_connector(found.fields()) == found
 
 
 @pytest.mark.parametrize(
@@ -262,11 +266,11 @@ def test_an_event_hub_is_read_with_the_same_limits(monkeypatch: pytest.MonkeyPat
         "${env:HUBS}", hub="one", consumer_group="mine", min_partitions=4, poll_timeout="1 minute"
     )
 
-    assert found.as_kafka(is_source=True)._reading.options(streaming=False) == {
+    assert found.as_kafka(is_source=True).reading.options(streaming=False) == {
         "minPartitions": "4", "groupIdPrefix": "mine", "kafkaConsumer.pollTimeoutMs": "60000",
     }  # fmt: skip
-    assert kinds.made(found.fields()) == found
-    with pytest.raises(ConnectorError, match="max_rows=0"):
+    assert kinds.build_connector(found.fields()) == found
+    with pytest.raises(ConnectorError, match="max_rows: 0"):
         event_hubs("${env:HUBS}", max_rows=0)
 
 
@@ -290,7 +294,7 @@ def test_other_settings_pass_through() -> None:
     given = {"kafka.fetch.min.bytes": 5, "failOnDataLoss": True}
     found = kafka(SERVERS, subscribe="t", options=given)
 
-    assert found._plain() == {"kafka.fetch.min.bytes": "5", "failOnDataLoss": "true"}
+    assert found._resolved_options() == {"kafka.fetch.min.bytes": "5", "failOnDataLoss": "true"}
 
 
 # ---- columns of a record
@@ -300,10 +304,10 @@ def test_other_settings_pass_through() -> None:
     ("columns", "word"),
     [
         ({"load": "double"}, "needs a column value"),
-        ({"value": "int"}, "value has to be string or binary"),
-        ({"value": "string", "key": "int"}, "key has to be"),
-        ({"value": "string", "partition": "string"}, "partition has to be int"),
-        ({"value": "string", "load": "double"}, "no room for load"),
+        ({"value": "int"}, "value must be string or binary"),
+        ({"value": "string", "key": "int"}, "key must be"),
+        ({"value": "string", "partition": "string"}, "partition must be int"),
+        ({"value": "string", "load": "double"}, "no field load"),
     ],
 )
 def test_rows_that_are_no_records_are_refused_with_the_columns_found(
@@ -317,7 +321,7 @@ def test_rows_that_are_no_records_are_refused_with_the_columns_found(
 def test_a_topic_has_to_come_from_somewhere() -> None:
     sink = kafka(SERVERS)
 
-    assert "neither topic= nor a column topic" in str(sink.sink_problem({"value": "string"}))
+    assert "no topic, and the query no column topic" in str(sink.sink_problem({"value": "string"}))
     assert sink.sink_problem({"value": "string", "topic": "string"}) is None
 
 
@@ -357,7 +361,7 @@ def test_mutual_tls_needs_certificate_and_key(tmp_path: Path) -> None:
 
     assert refused(subscribe="t", certificate="c.pem").code == "kafka-login"
     made = kafka(SERVERS, subscribe="t", ca="ca.pem", certificate="c.pem", key="k.pem")
-    found = made.located(tmp_path)
+    found = made.resolve_paths(tmp_path)
     assert found._client()["kafka.ssl.keystore.key"] == "KEY"
     assert found.client()["ssl.key.location"] == str(tmp_path / "k.pem")
     assert found.client()["security.protocol"] == "SSL"
@@ -378,7 +382,7 @@ def test_scram_is_a_mechanism_and_a_slip_of_the_pen_is_told(
     good = kafka(SERVERS, subscribe="t", user="u", password="${env:P}", mechanism="SCRAM-SHA-512")  # noqa: S106
     assert "scram.ScramLoginModule" in good._client()["kafka.sasl.jaas.config"]
     told = refused(subscribe="t", user="u", password="${env:P}", mechanism="SCRAM-SHA512")  # noqa: S106
-    assert told.fix == "Did you mean 'SCRAM-SHA-512'?"
+    assert told.fix == 'Write mechanism="SCRAM-SHA-512".'
 
 
 # ---- between processes
@@ -391,7 +395,7 @@ def test_fields_make_the_same_connector_again() -> None:
         options={"kafka.client.id": "me"},
     )  # fmt: skip
 
-    assert kinds.made(json.loads(json.dumps(found.fields()))) == found
+    assert kinds.build_connector(json.loads(json.dumps(found.fields()))) == found
     assert isinstance(found, Kafka)
 
 
@@ -401,7 +405,7 @@ def test_a_secret_that_is_written_out_is_refused_and_not_repeated() -> None:
     assert told.code == "plain-secret"
     assert "${env:PASSWORD}" in str(told)
     assert "hunter2" not in str(told)
-    with pytest.raises(ConnectorError, match="connection_string is written out"):
+    with pytest.raises(ConnectorError, match="connection_string is a plain-text secret"):
         event_hubs("Endpoint=sb://n/;SharedAccessKeyName=a;SharedAccessKey=b")
 
 
@@ -448,12 +452,12 @@ def test_a_byte_offset_of_event_hubs_is_refused_with_what_there_is(starting: Any
 
     assert caught.value.code == "event-hubs-offset"
     assert "sequence number" in str(caught.value.why)
-    assert "Begin at a moment" in str(caught.value.fix)
+    assert "Start at a time" in str(caught.value.fix)
 
 
 def test_a_limit_on_the_rows_of_a_batch_is_known_of_event_hubs_too() -> None:
-    assert event_hubs("${env:HUBS}", max_rows=10).limits_batches
-    assert not event_hubs("${env:HUBS}").limits_batches
+    assert event_hubs("${env:HUBS}", max_rows=10).capabilities.has_batch_limit
+    assert not event_hubs("${env:HUBS}").capabilities.has_batch_limit
 
 
 def test_a_gap_can_be_accepted_on_event_hubs_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,8 +476,9 @@ def test_a_gap_can_be_accepted_on_event_hubs_too(monkeypatch: pytest.MonkeyPatch
 def test_exactly_once_is_a_sinks() -> None:
     assert refused(subscribe="t", exactly_once=True).code == "bad-option"
     found = kafka(SERVERS, topic="t", exactly_once=True)
-    assert (found.delivery, found.can_real_time) == ("exactly-once", False)
-    assert kinds.made(found.fields()) == found
+    assert found.capabilities.delivery == "exactly-once"
+    assert not found.capabilities.can_run_in_real_time
+    assert kinds.build_connector(found.fields()) == found
 
 
 @pytest.mark.parametrize(
@@ -489,30 +494,30 @@ def test_exactly_once_is_a_sinks() -> None:
 def test_a_broker_is_asked_for_the_end_that_spark_reads_to(
     fields: dict[str, Any], isolation: str
 ) -> None:
-    assert kafkabroker.isolation(kafka(SERVERS, **fields)) == isolation
+    assert broker_client.isolation_level(kafka(SERVERS, **fields)) == isolation
 
 
 @pytest.mark.parametrize(
     ("last", "batch", "is_new"),
     [
-        (None, Planned(0), True),
-        (None, Planned(9, "a"), True),
-        (Planned(4, "a"), Planned(5, "b"), True),
-        (Planned(4, "a"), Planned(4, "a"), False),
-        (Planned(4), Planned(4, "a"), False),  # written before there were marks
-        (Planned(4, "a"), Planned(4), False),  # the checkpoint cannot be read from here
+        (None, PlannedWrite(0), True),
+        (None, PlannedWrite(9, "a"), True),
+        (PlannedWrite(4, "a"), PlannedWrite(5, "b"), True),
+        (PlannedWrite(4, "a"), PlannedWrite(4, "a"), False),
+        (PlannedWrite(4), PlannedWrite(4, "a"), False),  # written before there were marks
+        (PlannedWrite(4, "a"), PlannedWrite(4), False),  # the checkpoint cannot be read from here
     ],
 )
 def test_only_the_batch_that_was_committed_last_is_left_out(
-    last: Planned | None, batch: Planned, is_new: bool
+    last: PlannedWrite | None, batch: PlannedWrite, is_new: bool
 ) -> None:
-    assert kafkaonce.is_new(last, batch) is is_new
+    assert transactions.is_new(last, batch) is is_new
 
 
-@pytest.mark.parametrize("batch", [Planned(3), Planned(3, "a"), Planned(4, "b")])
-def test_a_checkpoint_behind_the_topic_is_refused(batch: Planned) -> None:
+@pytest.mark.parametrize("batch", [PlannedWrite(3), PlannedWrite(3, "a"), PlannedWrite(4, "b")])
+def test_a_checkpoint_behind_the_topic_is_refused(batch: PlannedWrite) -> None:
     with pytest.raises(ConnectorError) as caught:
-        kafkaonce.is_new(Planned(4, "a"), batch)
+        transactions.is_new(PlannedWrite(4, "a"), batch)
 
     assert caught.value.code == "sink-is-ahead"
 
@@ -521,20 +526,24 @@ def test_a_batch_is_known_by_its_file_in_the_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     (folder / "offsets").mkdir(parents=True)
     (folder / "offsets" / "7").write_text('v1\n{}\n{"t":{"0":5}}')
-    first = kafkaonce.planned(str(folder), 7)
+    first = transactions.read_planned_write(str(folder), 7)
     (folder / "offsets" / "7").write_text('v1\n{}\n{"t":{"0":6}}')
 
     assert first.mark
-    assert kafkaonce.planned(folder.as_uri(), 7) != first
-    assert kafkaonce.planned(folder.as_uri(), 7) == kafkaonce.planned(str(folder), 7)
+    assert transactions.read_planned_write(folder.as_uri(), 7) != first
+    assert transactions.read_planned_write(folder.as_uri(), 7) == transactions.read_planned_write(
+        str(folder), 7
+    )
     for elsewhere in (None, "s3a://bucket/checkpoint", str(tmp_path / "none")):
-        assert kafkaonce.planned(elsewhere, 7) == Planned(7)
+        assert transactions.read_planned_write(elsewhere, 7) == PlannedWrite(7)
 
 
-@pytest.mark.parametrize("batch", [Planned(7), Planned(7, "0123456789abcdef")])
-def test_the_mark_beside_the_position_comes_back(batch: Planned) -> None:
-    assert Planned.of_words(7, batch.in_words()) == batch
-    assert Planned.of_words(7, None) == Planned.of_words(7, "by hand") == Planned(7)
+@pytest.mark.parametrize("batch", [PlannedWrite(7), PlannedWrite(7, "0123456789abcdef")])
+def test_the_mark_beside_the_position_comes_back(batch: PlannedWrite) -> None:
+    assert PlannedWrite.from_words(7, batch.in_words()) == batch
+    assert (
+        PlannedWrite.from_words(7, None) == PlannedWrite.from_words(7, "by hand") == PlannedWrite(7)
+    )
 
 
 def test_settings_of_the_java_client_have_other_names_in_librdkafka() -> None:
@@ -543,7 +552,7 @@ def test_settings_of_the_java_client_have_other_names_in_librdkafka() -> None:
         "kafka.transaction.timeout.ms": "60000", "includeHeaders": "true",
     }  # fmt: skip
 
-    found = kafkaonce.settings({"bootstrap.servers": SERVERS}, options, "headrace-x")
+    found = transactions.settings({"bootstrap.servers": SERVERS}, options, "headrace-x")
 
     assert found["message.max.bytes"] == "9"
     assert found["queue.buffering.max.kbytes"] == 2
@@ -560,19 +569,19 @@ def test_both_clients_of_exactly_once_come_in_alike() -> None:
         "kafka.isolation.level": "read_uncommitted", "kafka.transaction.timeout.ms": "60000",
     }  # fmt: skip
 
-    found = kafkaonce.reader_settings({"bootstrap.servers": SERVERS}, options, "headrace-x")
+    found = transactions.reader_settings({"bootstrap.servers": SERVERS}, options, "headrace-x")
 
     assert (found["security.protocol"], found["socket.timeout.ms"]) == ("SSL", "9000")
     assert (found["group.id"], found["isolation.level"]) == ("headrace-x", "read_committed")
-    Consumer({**found, "security.protocol": "PLAINTEXT"}, logger=kafkabroker.QUIET).close()
+    Consumer({**found, "security.protocol": "PLAINTEXT"}, logger=broker_client.QUIET).close()
 
 
 def test_the_relays_producer_takes_options_and_refuses_one_that_it_does_not_know() -> None:
     own = {"kafka.compression.type": "lz4", "kafka.max.request.size": "3000000"}
-    Records(kafka("127.0.0.1:1", topic="t", options=own), 1.0).close()
+    Producer(kafka("127.0.0.1:1", topic="t", options=own), 1.0).close()
 
     with pytest.raises(ConnectorError) as caught:
-        Records(kafka("127.0.0.1:1", topic="t", options={"kafka.no.such": "1"}), 1.0)
+        Producer(kafka("127.0.0.1:1", topic="t", options={"kafka.no.such": "1"}), 1.0)
 
     assert caught.value.code == "kafka-option"
     assert 'No such configuration property: "no.such"' in caught.value.what

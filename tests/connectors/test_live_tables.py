@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import config
-from headrace.connectors import snapshots
-from headrace.connectors.snapshots import Snapshots, merged
+from headrace.connectors import live_snapshots
+from headrace.connectors.live_snapshots import LiveSnapshots, merge
 from headrace.errors import ConnectorError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string()), ("v", pa.float64())])
@@ -42,7 +42,7 @@ def test_batches_merge_as_a_dict_that_remembers_the_last_update(
 ) -> None:
     found, model = table([]), dict[tuple[Any, ...], tuple[Any, ...]]()
     for batch in batches:
-        found = merged(found, table(batch), ("k", "name"), most)
+        found = merge(found, table(batch), ("k", "name"), most)
         for row in batch:
             model.pop(row[:2], None)
             model[row[:2]] = row
@@ -58,7 +58,7 @@ def test_without_a_key_the_newest_rows_are_kept(
 ) -> None:
     found = table([])
     for batch in batches:
-        found = merged(found, table(batch), (), most)
+        found = merge(found, table(batch), (), most)
 
     assert rows(found) == [row for batch in batches for row in batch][-most:]
 
@@ -66,7 +66,7 @@ def test_without_a_key_the_newest_rows_are_kept(
 def test_not_a_number_is_one_key() -> None:
     one = table([(1, "a", math.nan)])
 
-    assert merged(one, table([(2, "b", math.nan)]), ("v",), 9).column("k").to_pylist() == [2]
+    assert merge(one, table([(2, "b", math.nan)]), ("v",), 9).column("k").to_pylist() == [2]
 
 
 def test_a_new_column_is_null_in_old_rows_and_an_old_one_goes() -> None:
@@ -74,7 +74,7 @@ def test_a_new_column_is_null_in_old_rows_and_an_old_one_goes() -> None:
     new = pa.table({"more": pa.array(["x"]), "k": pa.array([2], pa.int64())})
     new = new.cast(pa.schema([pa.field("more", pa.string(), nullable=False), new.schema.field(1)]))
 
-    found = merged(old, new, ("k",), 9)
+    found = merge(old, new, ("k",), 9)
 
     assert found.to_pylist() == [{"more": None, "k": 1}, {"more": "x", "k": 2}]
 
@@ -83,22 +83,22 @@ def test_a_wider_type_takes_both() -> None:
     old = pa.table({"k": pa.array([1], pa.int32()), "v": pa.array([1], pa.int64())})
     new = pa.table({"k": pa.array([1, 2], pa.int64()), "v": pa.array([0.5, 2.5])})
 
-    assert rows(merged(old, new, ("k",), 9)) == [(1, 0.5), (2, 2.5)]
+    assert rows(merge(old, new, ("k",), 9)) == [(1, 0.5), (2, 2.5)]
 
 
 # ---- on disk
 
 
-def book(folder: Path, most: int = 100, key: tuple[str, ...] = ("k",)) -> Snapshots:
-    return Snapshots(folder, key, most, {"key": list(key), "chart": "line"})
+def book(folder: Path, most: int = 100, key: tuple[str, ...] = ("k",)) -> LiveSnapshots:
+    return LiveSnapshots(folder, key, most, {"key": list(key), "chart": "line"})
 
 
-def add(made: Snapshots, batch: int, *given: tuple[Any, ...], **more: Any) -> None:
+def add(made: LiveSnapshots, batch: int, *given: tuple[Any, ...], **more: Any) -> None:
     made.add(batch, table(list(given)), at=7.0, is_whole=more.pop("is_whole", False), **more)
 
 
 def current(folder: Path) -> list[tuple[Any, ...]]:
-    path = snapshots.newest(folder)
+    path = live_snapshots.newest(folder)
     assert path is not None
     return rows(pq.read_table(path))
 
@@ -128,14 +128,14 @@ def test_batches_without_rows_write_nothing_and_the_table_goes_on(tmp_path: Path
     add(book(tmp_path), 1)
     add(book(tmp_path), 2, (2, "a", 1.0))
 
-    assert snapshots.numbers(tmp_path) == [0, 2]
+    assert live_snapshots.numbers(tmp_path) == [0, 2]
     assert len(current(tmp_path)) == 2
 
 
 def test_an_empty_first_batch_is_a_table_with_columns(tmp_path: Path) -> None:
     add(book(tmp_path), 0)
 
-    path = snapshots.newest(tmp_path)
+    path = live_snapshots.newest(tmp_path)
     assert path is not None
     assert pq.read_table(path).column_names == ["k", "name", "v"]
 
@@ -149,7 +149,7 @@ def test_a_checkpoint_begun_anew_begins_the_table_anew(
 
     add(book(tmp_path), 0, *given)
 
-    assert snapshots.numbers(tmp_path) == [0]
+    assert live_snapshots.numbers(tmp_path) == [0]
     assert current(tmp_path) == list(given)
 
 
@@ -158,7 +158,7 @@ def test_in_complete_mode_the_batch_is_the_table(tmp_path: Path) -> None:
     add(book(tmp_path), 1, (2, "a", 1.0), is_whole=True)
     add(book(tmp_path), 2, is_whole=True)
 
-    assert snapshots.numbers(tmp_path) == [0, 1, 2]
+    assert live_snapshots.numbers(tmp_path) == [0, 1, 2]
     assert current(tmp_path) == []
 
 
@@ -171,7 +171,7 @@ def test_types_that_do_not_go_together_begin_anew_and_say_so(
     book(tmp_path).add(1, table([("x", "b", 2.0)], other), at=7.0, is_whole=False)
 
     assert current(tmp_path) == [("x", "b", 2.0)]
-    assert "begun anew" in caplog.text
+    assert "starting empty" in caplog.text
 
 
 def test_a_damaged_snapshot_is_no_reason_to_stop(
@@ -194,9 +194,9 @@ def test_what_was_cut_is_told_once_and_remembered(
         add(made, 1, (2, "a", 1.0), is_cut=True)
         add(made, 2, (3, "a", 1.0))
 
-    path = snapshots.newest(tmp_path)
+    path = live_snapshots.newest(tmp_path)
     assert path is not None
-    said = json.loads(pq.read_schema(path).metadata[snapshots.METADATA])
+    said = json.loads(pq.read_schema(path).metadata[live_snapshots.METADATA])
     assert said == {"key": ["k"], "chart": "line", "batch": 2, "at": 7.0, "truncated": True}
     assert caplog.text.count("more than 1 rows") == 1
 
@@ -215,7 +215,7 @@ def test_a_reader_always_gets_a_whole_table(tmp_path: Path) -> None:
     thread.start()
     seen: set[float] = set()
     while not stop.is_set():
-        found = snapshots.read(tmp_path, lambda path: rows(pq.read_table(path)))
+        found = live_snapshots.read(tmp_path, lambda path: rows(pq.read_table(path)))
         assert found
         assert len({row[2] for row in found}) == 1  # all rows of one batch
         seen.add(found[0][2])
@@ -225,8 +225,8 @@ def test_a_reader_always_gets_a_whole_table(tmp_path: Path) -> None:
 
 
 def test_there_is_no_newest_before_the_first(tmp_path: Path) -> None:
-    assert snapshots.newest(tmp_path / "nowhere") is None
-    assert snapshots.read(tmp_path, lambda path: path) is None
+    assert live_snapshots.newest(tmp_path / "nowhere") is None
+    assert live_snapshots.read(tmp_path, lambda path: path) is None
 
 
 # ---- the connector
@@ -238,7 +238,7 @@ def test_its_folder_stands_in_its_fields(tmp_path: Path) -> None:
     settings = config.load(tmp_path)
 
     made = hr.live(key="minute", chart="bar", x="minute", y="logins")
-    made = made.of_query(settings, "metrics", "logins")
+    made = made.bind_to_query(settings, "metrics", "logins")
 
     folder = tmp_path.resolve() / "results/metrics/logins/v1"
     assert made.fields() == {
@@ -254,11 +254,11 @@ def test_its_folder_stands_in_its_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"key": "minut"}, "key names 'minut', which is no column; did you mean 'minute'?"),
-        ({"key": "minute", "y": ["logins", "logouts"]}, "y names 'logouts'"),
+        ({"key": "minut"}, "key names the unknown column 'minut'; did you mean 'minute'?"),
+        ({"key": "minute", "y": ["logins", "logouts"]}, "y names the unknown column 'logouts'"),
         ({"key": "minute", "x": "minutes"}, "did you mean 'minute'?"),
-        ({"key": "tags"}, "a key is one plain value"),
-        ({"key": ["minute", "x"]}, "'x' is of type struct<a:int>"),
+        ({"key": "tags"}, "keys must be simple values"),
+        ({"key": ["minute", "x"]}, "'x' has the type struct<a:int>"),
     ],
 )
 def test_columns_that_will_not_do_are_named(given: dict[str, Any], words: str) -> None:
@@ -267,7 +267,7 @@ def test_columns_that_will_not_do_are_named(given: dict[str, Any], words: str) -
 
 @pytest.mark.parametrize("kind", ["interval", "interval year to month", "array<interval month>"])
 def test_a_type_that_cannot_leave_spark_is_refused(kind: str) -> None:
-    assert "cannot be kept" in str(hr.live().sink_problem({"a": "int", "b": kind}))
+    assert "unsupported type" in str(hr.live().sink_problem({"a": "int", "b": kind}))
     assert hr.live(key="a").sink_problem({"a": "interval day to second"}) is None
 
 
@@ -279,7 +279,7 @@ def test_a_type_that_cannot_leave_spark_is_refused(kind: str) -> None:
         ({"rows": 0}, "from 1 to"),
         ({"rows": True}, "from 1 to"),
         ({"key": ["a", "a"]}, "each once"),
-        ({"key": 7}, "will not do"),
+        ({"key": 7}, "Invalid key: 7"),
         ({"x": ["a", "b"], "y": "c"}, "one column"),
     ],
 )
@@ -292,8 +292,8 @@ def test_a_table_that_cannot_be_is_refused_when_made(given: dict[str, Any], word
 
 
 def test_an_update_needs_a_key() -> None:
-    assert "update" not in hr.live().modes
-    assert "update" in hr.live(key="a").modes
+    assert "update" not in hr.live().capabilities.modes
+    assert "update" in hr.live(key="a").capabilities.modes
 
 
 @pytest.mark.parametrize(
@@ -301,13 +301,13 @@ def test_an_update_needs_a_key() -> None:
 )
 def test_only_a_folder_of_this_machine_will_do(tmp_path: Path, results: str, is_fine: bool) -> None:
     (tmp_path / "headrace.toml").write_text(f'[project]\nresults = "{results}"\n')
-    made = hr.live().of_query(config.load(tmp_path), "p", "q")
+    made = hr.live().bind_to_query(config.load(tmp_path), "p", "q")
     frame: Any = object()
 
     if is_fine:
-        assert made.shaped(frame) is frame
+        assert made.prepare_frame(frame) is frame
         assert str(made.path).startswith("/")
     else:
         with pytest.raises(ConnectorError) as caught:
-            made.shaped(frame)
+            made.prepare_frame(frame)
         assert caught.value.code == "results-not-local"

@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace.define import triggers
-from headrace.define.declared import Collector, collecting
+from headrace.define.declarations import Collector, collecting
 from headrace.errors import DefinitionError
 
 HERE = "test_decorators.py"
@@ -148,7 +148,7 @@ def test_outside_of_a_load_a_mistake_is_raised_at_once() -> None:
 
 
 def test_in_a_notebook_the_newest_definition_of_a_name_wins() -> None:
-    from headrace.define.declared import current
+    from headrace.define.declarations import current
 
     for _ in range(2):
 

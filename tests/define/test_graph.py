@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 from headrace import config
 from headrace.define import graph
-from headrace.define.declared import Collector, collecting
+from headrace.define.declarations import Collector, collecting
 from headrace.define.triggers import Every
 from headrace.errors import Error, Problems
 
@@ -267,7 +267,7 @@ def test_a_topic_that_is_read_back_has_one_writer(tmp_path: Path) -> None:
     (problem,) = refused(tmp_path, declare)
 
     assert problem.code == "sink-shared"
-    assert "Who takes 'second' reads that back" in str(problem.why)
+    assert "Queries that read 'second'" in str(problem.why)
 
 
 @pytest.mark.parametrize("topic", ["", 'topic = "logs"'])

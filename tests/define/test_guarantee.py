@@ -65,7 +65,7 @@ def test_exactly_once_into_kafka_and_real_time_exclude_each_other(trigger: Any) 
     (found,) = checks.connector_problems(wanted, {"s": source}, production=True)
 
     assert found.code == "not-real-time"
-    assert "remove exactly_once" in str(found.fix)
+    assert "Remove exactly_once" in str(found.fix)
 
 
 def test_a_source_without_replay_may_not_feed_a_sink_with_a_log() -> None:
@@ -173,7 +173,7 @@ def test_a_mode_that_the_sink_cannot_do_is_refused() -> None:
     problem = checks.mode_problem(node(hr.parquet("x")), "update", able)
 
     assert problem is not None
-    assert "parquet takes only append" in str(problem.why)
+    assert "parquet supports only append" in str(problem.why)
     assert problem.fix == 'Use mode="append".'
 
 
@@ -181,7 +181,7 @@ def test_no_mode_at_all_says_what_each_side_can_do() -> None:
     problem = checks.mode_problem(node(hr.parquet("x")), "append", ABLE)
 
     assert problem is not None
-    assert "can run in update, complete, but parquet takes only append" in str(problem.fix)
+    assert "can run in update, complete, but parquet supports only append" in str(problem.fix)
 
 
 def test_a_mode_that_works_is_no_problem() -> None:
@@ -209,5 +209,5 @@ def test_columns_have_to_fit_the_sink(sink: Connector, columns: Any, slug: str |
 def test_a_function_that_forgot_to_return_is_told_so() -> None:
     problem = checks.not_a_dataframe(node(hr.console()), None)
 
-    assert "returned nothing" in problem.what
+    assert "returned None" in problem.what
     assert "return" in str(problem.fix)

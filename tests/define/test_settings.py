@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace import config, references, words
+from headrace import config, secrets
+from headrace.durations import parse_duration
 from headrace.errors import ConfigError, Error, Problems
 from headrace.model.limits import DrainLimits, RestartLimits
-from headrace.project import outlets
+from headrace.project import project_sinks
 
 
 def written(folder: Path, text: str) -> Path:
@@ -61,13 +62,13 @@ def test_without_a_file_above_the_folder_itself_is_the_project(tmp_path: Path) -
     ],
 )
 def test_a_length_of_time_is_seconds(written: object, seconds: float) -> None:
-    assert words.parse_duration(written) == seconds
+    assert parse_duration(written) == seconds
 
 
 @pytest.mark.parametrize("wrong", ["soon", "10", "5 parsecs", "", "-3s", -1, True, None, "1s x"])
 def test_what_is_no_length_of_time_is_refused(wrong: object) -> None:
     with pytest.raises(ConfigError) as caught:
-        words.parse_duration(wrong)
+        parse_duration(wrong)
 
     assert caught.value.code == "bad-duration"
     assert '"10 seconds"' in str(caught.value.fix)
@@ -132,12 +133,12 @@ def test_a_group_of_each_query_is_taken(tmp_path: Path) -> None:
 def test_progress_goes_to_a_topic_with_the_fields_of_a_sink(tmp_path: Path) -> None:
     text = '[metrics.kafka]\nservers = "b:9092"\nca = "ca.pem"\nuser = "u"\npassword = "${env:P}"\n'
 
-    found = outlets.metrics(config.load(written(tmp_path, text)))
+    found = project_sinks.metrics(config.load(written(tmp_path, text)))
 
     assert found is not None
-    assert (found.servers, found.topic, found.user) == ("b:9092", "headraceMetrics", "u")
-    assert found.ca == str(tmp_path / "ca.pem")
-    assert outlets.metrics(config.load(written(tmp_path, ""))) is None
+    assert (found.servers, found.topic, found.login.user) == ("b:9092", "headraceMetrics", "u")
+    assert found.login.ca == str(tmp_path / "ca.pem")
+    assert project_sinks.metrics(config.load(written(tmp_path, ""))) is None
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_what_is_wrong_with_the_topic_of_progress_is_told(
     settings = config.load(written(tmp_path, f"[metrics.kafka]\n{text}\n"))
 
     with pytest.raises(Error) as caught:
-        outlets.check(settings)
+        project_sinks.check(settings)
 
     assert (caught.value.code, caught.value.where) == (code, "headrace.toml:1")
 
@@ -166,7 +167,7 @@ def test_a_topic_of_progress_without_a_line_needs_servers(tmp_path: Path) -> Non
     settings = config.load(written(tmp_path, "[metrics.kafka]\n"))
 
     with pytest.raises(Error, match=r"needs servers"):
-        outlets.metrics(settings)
+        project_sinks.metrics(settings)
 
 
 def test_an_exporter_that_does_not_exist_is_refused(tmp_path: Path) -> None:
@@ -293,14 +294,14 @@ def test_secrets_stay_references_until_they_are_needed(
     settings = config.load(written(tmp_path, "[notify.pager]\nkey = '${env:MY_TEST_KEY}'\n"))
 
     assert settings.notify["pager"]["key"] == "${env:MY_TEST_KEY}"
-    assert references.resolve("a ${env:MY_TEST_KEY} b") == "a s3cret b"
-    assert references.resolve(f"${{file:{tmp_path}/key}}") == "from a file"
+    assert secrets.resolve("a ${env:MY_TEST_KEY} b") == "a s3cret b"
+    assert secrets.resolve(f"${{file:{tmp_path}/key}}") == "from a file"
 
 
 @pytest.mark.parametrize("reference", ["${env:NO_SUCH_HEADRACE_KEY}", "${file:/no/such/file}"])
 def test_a_missing_secret_is_named(reference: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        references.resolve(reference)
+        secrets.resolve(reference)
 
     assert caught.value.code == "missing-secret"
     assert reference in caught.value.what

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.define import sql
+from headrace.define import sql_names
 from headrace.errors import DefinitionError
 
 KNOWN = ["logs", "beats", "customers", "history"]
@@ -29,7 +29,7 @@ KNOWN = ["logs", "beats", "customers", "history"]
     ],
 )
 def test_tables_are_found_where_spark_would_look(text: str, names: tuple[str, ...]) -> None:
-    assert set(sql.tables(text, KNOWN)) == set(names)
+    assert set(sql_names.tables(text, KNOWN)) == set(names)
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_tables_are_found_where_spark_would_look(text: str, names: tuple[str, ..
 )
 def test_only_one_query_is_accepted(text: str) -> None:
     with pytest.raises(DefinitionError) as caught:
-        sql.tables(text, KNOWN)
+        sql_names.tables(text, KNOWN)
 
     assert caught.value.code == "not-a-query"
 
 
 def test_what_only_spark_understands_counts_every_known_word() -> None:
-    assert sql.tables("SELECT ?? FROM logs @@ x", KNOWN) == ("logs",)
+    assert sql_names.tables("SELECT ?? FROM logs @@ x", KNOWN) == ("logs",)
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,14 @@ def test_what_only_spark_understands_counts_every_known_word() -> None:
     ids=["brackets", "unclosed", "beside", "quoted", "commented"],
 )
 def test_nesting_is_measured_by_open_brackets(text: str, is_deep: bool) -> None:
-    assert sql.is_too_deep(text) == is_deep
+    assert sql_names.is_too_deep(text) == is_deep
 
 
 def test_a_definition_nested_too_deeply_is_refused_and_one_for_spark_is_left_to_it() -> None:
     with pytest.raises(DefinitionError) as caught:
-        sql.tables("SELECT " + "(" * 3000 + "1" + ")" * 3000 + " FROM logs", KNOWN)
+        sql_names.tables("SELECT " + "(" * 3000 + "1" + ")" * 3000 + " FROM logs", KNOWN)
     assert caught.value.code == "sql-too-deep"
 
-    assert sql.tables("SELECT " + "(" * 99 + "1" + ")" * 99 + " FROM logs", KNOWN) == ("logs",)
+    assert sql_names.tables("SELECT " + "(" * 99 + "1" + ")" * 99 + " FROM logs", KNOWN) == (
+        "logs",
+    )

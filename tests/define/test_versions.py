@@ -7,7 +7,7 @@ import pytest
 
 from headrace.define import versions
 from headrace.errors import ConfigError
-from headrace.model.places import Places
+from headrace.model.state_paths import StatePaths
 
 
 @pytest.fixture
@@ -20,22 +20,22 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def places(project: Path) -> Places:
-    return Places(project / ".headrace")
+def places(project: Path) -> StatePaths:
+    return StatePaths(project / ".headrace")
 
 
-def copied(places: Places, version: str) -> set[str]:
+def copied(places: StatePaths, version: str) -> set[str]:
     root = places.code(version)
     return {p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file()}
 
 
-def test_a_version_is_the_code_and_the_settings(project: Path, places: Places) -> None:
+def test_a_version_is_the_code_and_the_settings(project: Path, places: StatePaths) -> None:
     version = versions.snapshot(project, places)
 
     assert copied(places, version) == {"headrace.toml", "pipelines/a.py"}
 
 
-def test_the_same_content_is_the_same_version(project: Path, places: Places) -> None:
+def test_the_same_content_is_the_same_version(project: Path, places: StatePaths) -> None:
     first = versions.snapshot(project, places)
     (project / "pipelines" / "a.py").touch()
 
@@ -43,7 +43,7 @@ def test_the_same_content_is_the_same_version(project: Path, places: Places) -> 
 
 
 def test_an_edit_is_another_version_and_leaves_the_first_as_it_was(
-    project: Path, places: Places
+    project: Path, places: StatePaths
 ) -> None:
     first = versions.snapshot(project, places)
     (project / "pipelines" / "a.py").write_text("A = 2\n")
@@ -59,7 +59,7 @@ def test_an_edit_is_another_version_and_leaves_the_first_as_it_was(
     [".venv/x.py", "venv/x.py", "data/x.py", "checkpoints/x.py", ".headrace/x.py", "notes.txt",
      "__pycache__/x.py", "node_modules/x.py"],
 )  # fmt: skip
-def test_what_is_not_code_is_left_out(project: Path, places: Places, name: str) -> None:
+def test_what_is_not_code_is_left_out(project: Path, places: StatePaths, name: str) -> None:
     (project / name).parent.mkdir(exist_ok=True, parents=True)
     (project / name).write_text("x")
     if name.startswith("venv"):
@@ -68,7 +68,7 @@ def test_what_is_not_code_is_left_out(project: Path, places: Places, name: str) 
     assert copied(places, versions.snapshot(project, places)) == {"headrace.toml", "pipelines/a.py"}
 
 
-def test_include_takes_more_files_along(project: Path, places: Places) -> None:
+def test_include_takes_more_files_along(project: Path, places: StatePaths) -> None:
     (project / "model.bin").write_bytes(b"\0\1")
 
     version = versions.snapshot(project, places, ["*.bin"])
@@ -77,7 +77,7 @@ def test_include_takes_more_files_along(project: Path, places: Places) -> None:
     assert versions.differs(project, places, version, ["*.bin"]) == []
 
 
-def test_differs_names_what_was_edited_added_and_deleted(project: Path, places: Places) -> None:
+def test_differs_names_what_was_edited_added_and_deleted(project: Path, places: StatePaths) -> None:
     (project / "old.py").write_text("")
     version = versions.snapshot(project, places)
     assert versions.differs(project, places, version) == []
@@ -90,21 +90,21 @@ def test_differs_names_what_was_edited_added_and_deleted(project: Path, places: 
 
 
 def test_a_package_that_changed_counts_as_an_edit(
-    project: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+    project: Path, places: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = versions.snapshot(project, places)
-    now = {**versions.installed(), "click": "99.0"}
-    monkeypatch.setattr(versions, "installed", lambda: now)
+    now = {**versions.installed_packages(), "click": "99.0"}
+    monkeypatch.setattr(versions, "installed_packages", lambda: now)
 
     assert [c.split()[0] for c in versions.differs(project, places, version)] == ["click"]
 
 
 def test_a_deploy_with_another_package_is_another_version_that_counts_as_unedited(
-    project: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+    project: Path, places: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = versions.snapshot(project, places)
-    now = {**versions.installed(), "click": "99.0"}
-    monkeypatch.setattr(versions, "installed", lambda: now)
+    now = {**versions.installed_packages(), "click": "99.0"}
+    monkeypatch.setattr(versions, "installed_packages", lambda: now)
 
     second = versions.snapshot(project, places)
 
@@ -114,7 +114,7 @@ def test_a_deploy_with_another_package_is_another_version_that_counts_as_unedite
 
 
 def test_a_package_installed_while_a_process_runs_is_noticed_by_it(
-    project: Path, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, places: StatePaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packages = tmp_path / "packages"
     packages.mkdir()
@@ -131,19 +131,19 @@ def test_a_package_installed_while_a_process_runs_is_noticed_by_it(
     "damage", [b"", b"{", b"[]", b"\xff\xfe", b"{}", b'{"version": 1, "at": "x", "files": []}']
 )
 def test_a_damaged_record_of_a_version_is_read_from_its_files(
-    project: Path, places: Places, damage: bytes
+    project: Path, places: StatePaths, damage: bytes
 ) -> None:
     version = versions.snapshot(project, places)
     (places.version(version) / "version.json").write_bytes(damage)
 
     assert versions.differs(project, places, version) == []
-    assert [one["version"] for one in versions.listed(places)] == [version]
+    assert [one["version"] for one in versions.list_versions(places)] == [version]
     (project / "pipelines" / "a.py").write_text("A = 2\n")
     assert versions.differs(project, places, version) == ["pipelines/a.py"]
 
 
 def test_a_script_outside_of_the_project_is_copied_too(
-    project: Path, places: Places, tmp_path: Path
+    project: Path, places: StatePaths, tmp_path: Path
 ) -> None:
     script = tmp_path / "elsewhere.py"
     script.write_text("print(1)\n")
@@ -155,7 +155,7 @@ def test_a_script_outside_of_the_project_is_copied_too(
 
 
 def test_a_folder_that_is_no_project_is_refused_before_it_is_copied(
-    project: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+    project: Path, places: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(versions, "FILES_MAX", 3)
     for number in range(5):
@@ -168,9 +168,9 @@ def test_a_folder_that_is_no_project_is_refused_before_it_is_copied(
     assert not places.versions.exists()
 
 
-def test_versions_are_listed_by_age(project: Path, places: Places) -> None:
+def test_versions_are_listed_by_age(project: Path, places: StatePaths) -> None:
     first = versions.snapshot(project, places)
     (project / "b.py").write_text("")
     second = versions.snapshot(project, places)
 
-    assert [v["version"] for v in versions.listed(places)] == [first, second]
+    assert [v["version"] for v in versions.list_versions(places)] == [first, second]

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import config
-from headrace.demo import count, folder, generator, outputs, truth
-from headrace.demo.places import DemoPlaces
+from headrace.demo import count, expected, folder, generator, outputs
+from headrace.demo.paths import DemoPaths
 from headrace.errors import Error
-from headrace.model.places import Places
+from headrace.model.state_paths import StatePaths
 from headrace.store import alerts, db
 
 NOW = 1_780_000_000.0
@@ -29,7 +29,7 @@ RATE = 20
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> DemoPlaces:
+def made(tmp_path_factory: pytest.TempPathFactory) -> DemoPaths:
     """A demo's folder with input and all outputs, as a faultless pipeline would have left it."""
     places, _, _ = folder.prepare(tmp_path_factory.mktemp("count") / "demo")
     generator.next_tick(places)
@@ -45,28 +45,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> DemoPlaces:
     return places
 
 
-def faultless(places: DemoPlaces) -> Path:
+def faultless(places: DemoPaths) -> Path:
     return places.folder.with_name("faultless")
 
 
 @pytest.fixture
-def demo(made: DemoPlaces) -> DemoPlaces:
+def demo(made: DemoPaths) -> DemoPaths:
     """The same folder again: a sink's log names its files by their whole path."""
     shutil.rmtree(made.folder)
     shutil.copytree(faultless(made), made.folder)
     return made
 
 
-def wanted(places: DemoPlaces) -> count.Expected:
-    files = truth.input_files(places.incoming, places.truth)
-    lines = (line for path in files for line in truth.lines_of(path))
-    return count.expected(lines, truth.customers(places.customers))
+def wanted(places: DemoPaths) -> count.Expected:
+    files = expected.input_files(places.incoming, places.truth)
+    lines = (line for path in files for line in expected.lines_of(path))
+    return count.compute_expected(lines, expected.customers(places.customers))
 
 
-def counted(places: DemoPlaces) -> count.Count:
+def counted(places: DemoPaths) -> count.Count:
     settings = config.load(places.folder)
     return count.count(
-        wanted(places), outputs.found(settings, places, outputs.heartbeat_lines(places.heartbeats))
+        wanted(places),
+        outputs.read_all(settings, places, outputs.heartbeat_lines(places.heartbeats)),
     )
 
 
@@ -78,7 +79,7 @@ def committed(sink: Path, file: Path) -> None:
     (log / str(number)).write_text("v1\n" + json.dumps(entry))
 
 
-def write_history(places: DemoPlaces, rows: list[count.Row]) -> None:
+def write_history(places: DemoPaths, rows: list[count.Row]) -> None:
     names = ("timestamp", "customer_id", "event_type", "metric", "level", "cluster_id", "load",
              "customer", "plan")  # fmt: skip
     days: dict[str, list[count.Row]] = {}
@@ -94,14 +95,14 @@ def write_history(places: DemoPlaces, rows: list[count.Row]) -> None:
 
 
 def beat_line(row: count.Row) -> str:
-    log = truth.Log(*row[:7])
+    log = expected.LoggedLine(*row[:7])
     at = datetime.fromtimestamp(log.at / 1e6, UTC).isoformat(timespec="milliseconds")
     body = {**log._asdict(), "timestamp": at.replace("+00:00", "Z")}
     body.pop("at")
     return json.dumps({**body, "customer": row[7], "plan": row[8]})
 
 
-def write_beats(places: DemoPlaces, lines: list[str]) -> None:
+def write_beats(places: DemoPaths, lines: list[str]) -> None:
     places.heartbeats.mkdir(parents=True, exist_ok=True)
     number = len(list(places.heartbeats.glob("*.txt")))
     path = places.heartbeats / f"part-{number}.txt"
@@ -109,7 +110,7 @@ def write_beats(places: DemoPlaces, lines: list[str]) -> None:
     committed(places.heartbeats, path)
 
 
-def write_logins(places: DemoPlaces, logins: Counter[int], batch: int = 7) -> None:
+def write_logins(places: DemoPaths, logins: Counter[int], batch: int = 7) -> None:
     folder = Path(config.load(places.folder).result("metrics", "logins"))
     folder.mkdir(parents=True, exist_ok=True)
     minutes = pa.array(list(logins), pa.timestamp("us", "UTC"))
@@ -117,7 +118,7 @@ def write_logins(places: DemoPlaces, logins: Counter[int], batch: int = 7) -> No
     pq.write_table(table, folder / f"{batch}.parquet")
 
 
-def write_quarantine(places: DemoPlaces, raw: list[bytes]) -> None:
+def write_quarantine(places: DemoPaths, raw: list[bytes]) -> None:
     sink = outputs.quarantine_folder(config.load(places.folder))
     sink.mkdir(parents=True, exist_ok=True)
     path = sink / f"part-{len(list(sink.glob('*.parquet')))}.parquet"
@@ -126,8 +127,8 @@ def write_quarantine(places: DemoPlaces, raw: list[bytes]) -> None:
     committed(sink, path)
 
 
-def write_alerts(places: DemoPlaces, overloads: Counter[int], silent: int) -> None:
-    conn = db.open_alerts(Places(config.load(places.folder).state).alerts)
+def write_alerts(places: DemoPaths, overloads: Counter[int], silent: int) -> None:
+    conn = db.open_alerts(StatePaths(config.load(places.folder).state).alerts)
     for query, clusters in (("overloaded", overloads), ("silent", Counter({9: silent}))):
         for cluster in clusters.elements():
             key = f"metrics/{query}/{cluster}"
@@ -137,21 +138,21 @@ def write_alerts(places: DemoPlaces, overloads: Counter[int], silent: int) -> No
     conn.close()
 
 
-def test_a_faultless_run_has_nothing_lost_and_nothing_doubled(demo: DemoPlaces) -> None:
+def test_a_faultless_run_has_nothing_lost_and_nothing_doubled(demo: DemoPaths) -> None:
     found = counted(demo)
 
-    assert found.outputs == {name: count.Difference() for name in found.outputs}
+    assert found.outputs == {name: count.OutputCount() for name in found.outputs}
     assert found.is_right
     assert found.malformed == found.quarantined > 0
     assert (found.overloaded, found.silent) == (2, 1)
     assert wanted(demo).history.total() > SECONDS * RATE * 0.9
 
 
-def first_row(demo: DemoPlaces) -> count.Row:
+def first_row(demo: DemoPaths) -> count.Row:
     return next(iter(wanted(demo).history))
 
 
-def remove_history_row(demo: DemoPlaces) -> None:
+def remove_history_row(demo: DemoPaths) -> None:
     log = sorted((demo.history / "_spark_metadata").iterdir())
     rows = list(wanted(demo).history.elements())[1:]
     for entry in log:
@@ -159,25 +160,25 @@ def remove_history_row(demo: DemoPlaces) -> None:
     write_history(demo, rows)
 
 
-def double_history_row(demo: DemoPlaces) -> None:
+def double_history_row(demo: DemoPaths) -> None:
     write_history(demo, [first_row(demo)])
 
 
-def change_history_row(demo: DemoPlaces) -> None:
+def change_history_row(demo: DemoPaths) -> None:
     remove_history_row(demo)
     write_history(demo, [(*first_row(demo)[:8], "another plan")])
 
 
-def tear_line(demo: DemoPlaces) -> None:
+def tear_line(demo: DemoPaths) -> None:
     path = demo.heartbeats / "part-0.txt"
     path.write_text(path.read_text()[:-9])
 
 
-def double_line(demo: DemoPlaces) -> None:
+def double_line(demo: DemoPaths) -> None:
     write_beats(demo, [beat_line(next(iter(wanted(demo).beats)))])
 
 
-def move_login(demo: DemoPlaces) -> None:
+def move_login(demo: DemoPaths) -> None:
     logins = Counter(wanted(demo).logins)
     newest = max(logins)
     logins[newest] -= 1
@@ -185,26 +186,26 @@ def move_login(demo: DemoPlaces) -> None:
     write_logins(demo, logins, batch=10)
 
 
-def drop_quarantined(demo: DemoPlaces) -> None:
+def drop_quarantined(demo: DemoPaths) -> None:
     sink = outputs.quarantine_folder(config.load(demo.folder))
     for entry in (sink / "_spark_metadata").iterdir():
         entry.unlink()
     write_quarantine(demo, list(wanted(demo).malformed.elements())[1:])
 
 
-def double_quarantined(demo: DemoPlaces) -> None:
+def double_quarantined(demo: DemoPaths) -> None:
     write_quarantine(demo, list(wanted(demo).malformed)[:1])
 
 
-def open_alert_twice(demo: DemoPlaces) -> None:
+def open_alert_twice(demo: DemoPaths) -> None:
     write_alerts(demo, Counter({4: 1}), silent=0)
 
 
-def forget_alerts(demo: DemoPlaces) -> None:
-    os.unlink(Places(config.load(demo.folder).state).alerts)
+def forget_alerts(demo: DemoPaths) -> None:
+    os.unlink(StatePaths(config.load(demo.folder).state).alerts)
 
 
-FAULTS: list[tuple[Callable[[DemoPlaces], None], str, int, int]] = [
+FAULTS: list[tuple[Callable[[DemoPaths], None], str, int, int]] = [
     (remove_history_row, "history", 1, 0),
     (double_history_row, "history", 0, 1),
     (change_history_row, "history", 1, 1),
@@ -221,7 +222,7 @@ FAULTS: list[tuple[Callable[[DemoPlaces], None], str, int, int]] = [
 @pytest.mark.thorough
 @pytest.mark.parametrize(("fault", "output", "lost", "doubled"), FAULTS)
 def test_a_seeded_fault_is_seen(
-    demo: DemoPlaces, fault: Callable[[DemoPlaces], None], output: str, lost: int, doubled: int
+    demo: DemoPaths, fault: Callable[[DemoPaths], None], output: str, lost: int, doubled: int
 ) -> None:
     fault(demo)
 
@@ -234,7 +235,7 @@ def test_a_seeded_fault_is_seen(
     assert mine.examples
 
 
-def test_a_file_that_was_never_committed_does_not_count(demo: DemoPlaces) -> None:
+def test_a_file_that_was_never_committed_does_not_count(demo: DemoPaths) -> None:
     row = first_row(demo)
     write_history(demo, [row])
     newest = max((demo.history / "_spark_metadata").iterdir(), key=lambda p: int(p.name))
@@ -247,9 +248,9 @@ def test_a_login_too_late_for_its_minute_is_late_and_not_lost() -> None:
     newest = 100 * count.MINUTE_US
     old, recent = newest - 11 * count.MINUTE_US, newest - 10 * count.MINUTE_US
 
-    late = count.by_minute({old: 5, newest: 2}, {old: 3, newest: 2}, newest)
-    lost = count.by_minute({recent: 5}, {recent: 3}, newest)
-    more = count.by_minute({old: 3}, {old: 5}, newest)
+    late = count.count_minutes({old: 5, newest: 2}, {old: 3, newest: 2}, newest)
+    lost = count.count_minutes({recent: 5}, {recent: 3}, newest)
+    more = count.count_minutes({old: 3}, {old: 5}, newest)
 
     assert (late.lost, late.late) == (0, 2)
     assert (lost.lost, lost.late) == (2, 0)
@@ -264,7 +265,7 @@ def test_episodes_are_counted_in_the_order_of_the_beats() -> None:
 
     lines = [beat(8, 99.5), beat(2, 99.2), beat(4, 95.0), beat(6, 50.0), beat(3, 99.9)]
 
-    want = count.expected(lines, {1: ("A", "b")})
+    want = count.compute_expected(lines, {1: ("A", "b")})
 
     assert want.overloads == {4: 2}
 
@@ -272,22 +273,22 @@ def test_episodes_are_counted_in_the_order_of_the_beats() -> None:
 def test_a_log_of_an_unknown_customer_is_in_no_output() -> None:
     line = b'{"timestamp": "2026-01-01T00:00:00.000Z", "customer_id": 99, "metric": "login"}'
 
-    want = count.expected([line], {1: ("A", "b")})
+    want = count.compute_expected([line], {1: ("A", "b")})
 
     assert want == count.Expected()
 
 
-def test_input_that_somebody_changed_is_not_counted(demo: DemoPlaces) -> None:
+def test_input_that_somebody_changed_is_not_counted(demo: DemoPaths) -> None:
     next(demo.incoming.iterdir()).unlink()
 
-    with pytest.raises(Error, match="is gone") as raised:
+    with pytest.raises(Error, match="is missing") as raised:
         counted(demo)
 
     assert raised.value.code == "demo-input-changed"
 
 
 def test_missing_quarantine_alone_is_not_right() -> None:
-    right = count.count(count.Expected(), count.Found())
+    right = count.count(count.Expected(), count.Outputs())
 
     assert right.is_right
     assert not replace(right, malformed=1).is_right
@@ -295,7 +296,7 @@ def test_missing_quarantine_alone_is_not_right() -> None:
 
 def test_a_heartbeat_once_too_often_is_no_fault_where_at_least_once_was_promised() -> None:
     want = count.Expected(beats=Counter({("a",): 1, ("b",): 1}))
-    found = count.Found(beats=Counter({("a",): 3, ("strange",): 1}))
+    found = count.Outputs(beats=Counter({("a",): 3, ("strange",): 1}))
 
     strict = count.count(want, found).outputs["heartbeats"]
     lenient = count.count(want, found, ("heartbeats",)).outputs["heartbeats"]

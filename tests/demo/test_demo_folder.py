@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from headrace import config
 from headrace.cli.main import main
 from headrace.define import loader
-from headrace.demo import folder, lines, topics, truth
+from headrace.demo import expected, folder, lines, topics
 from headrace.errors import ConfigError, SetupError
-from headrace.jsonfile import read_json, write_json
+from headrace.json_file import read_json, write_json
 
 
 def test_a_new_folder_gets_a_project_whose_settings_load(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_new_folder_gets_a_project_whose_settings_load(tmp_path: Path) -> None
     assert set(settings.sources) == {"raw_logs", "customers"}
     assert places.incoming.is_dir()
     assert (places.folder / ".gitignore").is_file()
-    assert len(truth.customers(places.customers)) == lines.CUSTOMERS
+    assert len(expected.customers(places.customers)) == lines.CUSTOMERS
 
 
 def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_folder_has_one_demo_at_a_time(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["demo", "--dir", str(tmp_path)])
 
     assert done.exit_code == 3
-    assert "A demo runs in" in done.stderr
+    assert "A demo already runs in" in done.stderr
     with folder.alone(places):
         pass
 
@@ -130,7 +130,7 @@ def test_with_kafka_the_profile_names_the_port_that_is_free(tmp_path: Path) -> N
 
     settings = config.load(places.folder, "kafka")
 
-    assert topics.topics_of(settings) == topics.Topics(
+    assert topics.topics_of(settings) == topics.DemoTopics(
         "127.0.0.1:9093", "rawLogs", "clusterHeartbeats", "headraceAlerts"
     )
     assert places.history == places.folder / settings.sinks["metrics"]["path"]
@@ -150,6 +150,6 @@ def test_a_broker_that_does_not_answer_is_no_sign_that_all_was_read(
     monkeypatch.setattr(topics, "ASK_S", 0.3)
     places, _, _ = folder.prepare(tmp_path, "kafka", 1)  # nobody listens there
 
-    with closing(topics.OnTopics(config.load(places.folder, "kafka"), places)) as medium:
+    with closing(topics.KafkaTransport(config.load(places.folder, "kafka"), places)) as medium:
         assert medium.pending() == ["127.0.0.1:1 does not answer."]
         assert medium.behind(300) == 0

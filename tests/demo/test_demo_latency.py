@@ -8,18 +8,18 @@ from headrace.demo import latency
 
 
 def test_half_and_nearly_all() -> None:
-    found = latency.of(float(n) for n in range(200))
+    found = latency.from_samples(float(n) for n in range(200))
 
     assert found == latency.Latency(100.0, 198.0, 200)
-    assert latency.of([7.0]) == latency.Latency(7.0, 7.0, 1)
-    assert latency.of([]) is None
+    assert latency.from_samples([7.0]) == latency.Latency(7.0, 7.0, 1)
+    assert latency.from_samples([]) is None
 
 
 def test_a_heartbeat_that_was_sent_again_counts_when_it_first_came() -> None:
     went_in = {(1, 10): 1000.0, (2, 10): 1000.0, (3, 10): 1000.0}
     came_out = [((1, 10), 1500.0), ((1, 10), 1003.0), ((2, 10), 1020.0), ((9, 9), 5.0)]
 
-    assert sorted(latency.of_beats(went_in, came_out)) == [3.0, 20.0]
+    assert sorted(latency.measure_beats(went_in, came_out)) == [3.0, 20.0]
 
 
 def test_only_what_waited_for_the_first_start_is_left_out() -> None:
@@ -27,8 +27,8 @@ def test_only_what_waited_for_the_first_start_is_left_out() -> None:
     # The last one was there while the pipeline was restarted.
     came_out = [((1, 1), 9_000.0), ((1, 2), 9_001.0), ((1, 3), 9_002.0), ((1, 4), 29_000.0)]
 
-    assert sorted(latency.of_beats(went_in, came_out)) == [2.0, 9_000.0]
-    assert latency.of_beats(went_in, []) == []
+    assert sorted(latency.measure_beats(went_in, came_out)) == [2.0, 9_000.0]
+    assert latency.measure_beats(went_in, []) == []
 
 
 def test_records_of_a_batch_wait_until_it_is_done() -> None:
@@ -36,7 +36,7 @@ def test_records_of_a_batch_wait_until_it_is_done() -> None:
     batches = [({0: 1}, 50.0), ({0: 3, 1: 1}, 100.0), ({0: 4, 1: 1}, 130.0)]
 
     # The first only says where the next one begins: what came before it may be long gone.
-    assert latency.of_batches(appended, batches) == [90.0, 80.0, 95.0, 100.0]
+    assert latency.measure_batches(appended, batches) == [90.0, 80.0, 95.0, 100.0]
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_a_silence_is_due_a_minute_after_the_last_heartbeat(
 ) -> None:
     beats = [((4, 1), 900.0), ((4, 2), 1000.0), ((4, 3), 70_000.0)]
 
-    assert latency.of_silences(beats, noticed) == late
+    assert latency.measure_silences(beats, noticed) == late

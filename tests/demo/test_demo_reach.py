@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from headrace import config
-from headrace.demo import folder, reach
-from headrace.demo.places import DemoPlaces
+from headrace.demo import folder, read_progress
+from headrace.demo.paths import DemoPaths
 
 
 def batch(checkpoint: Path, number: int, files: list[str], *, is_committed: bool = True) -> None:
@@ -26,8 +26,8 @@ def test_only_what_a_committed_batch_read_is_read(tmp_path: Path) -> None:
     batch(tmp_path, 0, ["logs-0.json", "logs-1.json"])
     batch(tmp_path, 1, ["logs-2.json"], is_committed=False)
 
-    assert reach.read_by(tmp_path) == {"logs-0.json", "logs-1.json"}
-    assert reach.last_read(tmp_path) == "logs-1.json"
+    assert read_progress.read_by(tmp_path) == {"logs-0.json", "logs-1.json"}
+    assert read_progress.last_read(tmp_path) == "logs-1.json"
 
 
 def test_a_compact_entry_stands_for_all_before_it(tmp_path: Path) -> None:
@@ -40,15 +40,15 @@ def test_a_compact_entry_stands_for_all_before_it(tmp_path: Path) -> None:
     (tmp_path / "sources/0/3").unlink()
     batch(tmp_path, 10, ["logs-10.json"])
 
-    assert reach.read_by(tmp_path) == {f"logs-{n}.json" for n in range(11)}
+    assert read_progress.read_by(tmp_path) == {f"logs-{n}.json" for n in range(11)}
 
 
 def test_nothing_is_read_before_the_first_batch(tmp_path: Path) -> None:
-    assert reach.read_by(tmp_path / "none") == set()
-    assert reach.last_read(tmp_path / "none") is None
+    assert read_progress.read_by(tmp_path / "none") == set()
+    assert read_progress.last_read(tmp_path / "none") is None
 
 
-def arrived(demo: DemoPlaces, count: int) -> list[str]:
+def arrived(demo: DemoPaths, count: int) -> list[str]:
     names = [f"logs-{n:09d}.json" for n in range(count)]
     for name in names:
         (demo.incoming / name).write_text("x\n")
@@ -59,19 +59,19 @@ def test_everything_is_through_when_every_query_has_read_its_input(tmp_path: Pat
     demo, _, _ = folder.prepare(tmp_path)
     settings = config.load(demo.folder)
     names = arrived(demo, 3)
-    for query in reach.FROM_INPUT:
-        batch(reach.checkpoint(settings, query), 0, names)
+    for query in read_progress.FROM_INPUT:
+        batch(read_progress.checkpoint(settings, query), 0, names)
     log = demo.history / "_spark_metadata"
     log.mkdir(parents=True)
     entry = {"path": "file:///d/part-0.parquet", "size": 9, "action": "add"}
     (log / "0").write_text("v1\n" + json.dumps(entry))
 
-    assert reach.pending(settings, demo) == ["logins has 1 file to read"]
-    batch(reach.checkpoint(settings, "logins"), 0, ["part-0.parquet"])
-    assert reach.pending(settings, demo) == []
+    assert read_progress.pending(settings, demo) == ["logins has 1 file to read"]
+    batch(read_progress.checkpoint(settings, "logins"), 0, ["part-0.parquet"])
+    assert read_progress.pending(settings, demo) == []
     arrived(demo, 4)
-    assert reach.pending(settings, demo)[0] == "history has 1 file to read"
-    assert reach.behind(settings, demo) == 1
+    assert read_progress.pending(settings, demo)[0] == "history has 1 file to read"
+    assert read_progress.behind(settings, demo) == 1
 
 
 def test_alert_rows_that_nobody_took_are_awaited(tmp_path: Path) -> None:
@@ -81,4 +81,4 @@ def test_alert_rows_that_nobody_took_are_awaited(tmp_path: Path) -> None:
     rows.parent.mkdir(parents=True)
     rows.write_text("{}\n")
 
-    assert reach.pending(settings, demo) == ["1 files of alert rows are not taken yet"]
+    assert read_progress.pending(settings, demo) == ["1 files of alert rows are not stored yet"]

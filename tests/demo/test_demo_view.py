@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from headrace.demo import count, tally, view
+from headrace.demo import count, terminal_view, totals
 from headrace.model.status import PipelineStatus, QueryStatus
-from headrace.store.alerts import Alert
+from headrace.store.alerts import StoredAlert
 
 MINUTE = 60_000_000
 
@@ -21,8 +21,8 @@ def status(run: str = "metrics-1", **queries: int) -> PipelineStatus:
     return PipelineStatus("metrics", "running", "all is well", run, jvm_pid=4711, queries=mine)
 
 
-def alert(number: int, *, resolved: bool) -> Alert:
-    return Alert(
+def alert(number: int, *, resolved: bool) -> StoredAlert:
+    return StoredAlert(
         id=number, key=f"metrics/overloaded/{number}", pipeline="metrics", query="overloaded",
         rule="stream", title=f"Cluster {number}: load 99.5", severity="critical", data={},
         opened_at=1000.0, updated_at=1001.0, resolved_at=1010.0 if resolved else None,
@@ -30,21 +30,21 @@ def alert(number: int, *, resolved: bool) -> Alert:
     )  # fmt: skip
 
 
-def shown(seen: view.Seen, height: int = 60) -> str:
+def shown(seen: terminal_view.ViewState, height: int = 60) -> str:
     console = Console(width=160, record=True, file=None, quiet=True)
     with console.capture() as captured:
         console.quiet = False
-        console.print(view.render(seen, height))
+        console.print(terminal_view.render(seen, height))
     return captured.get()
 
 
-def whole() -> view.Seen:
+def whole() -> terminal_view.ViewState:
     seen = status(history=3, heartbeats=12)
-    return view.Seen(
+    return terminal_view.ViewState(
         folder="headrace-demo",
         phase="90 s to go",
         status=seen,
-        totals=tally.Tally().heard(seen).totals(),
+        totals=totals.RunTotals().with_status(seen).totals(),
         rate=300,
         lines=12_345,
         malformed=9,
@@ -61,7 +61,12 @@ def test_everything_that_was_seen_is_shown() -> None:
     expected = (
         *("running", "300 lines/s", "12,345 lines", "9 malformed", "90 s to go", "history"),
         *("heartbeats", "1.2 s", "logins per minute", "█", "Cluster 4: load 99.5"),
-        *("resolved 00:16:50", "5 wrong type, 4 not JSON", "kill -9 4711", "headrace sql"),
+        *(
+            "resolved 1970-01-01 00:16:50Z",
+            "5 wrong type, 4 not JSON",
+            "kill -9 4711",
+            "headrace sql",
+        ),
         *("headrace status", "edit pipelines/metrics.py"),
     )
     for words in expected:
@@ -69,7 +74,9 @@ def test_everything_that_was_seen_is_shown() -> None:
 
 
 def test_before_anything_is_there_it_says_what_it_waits_for() -> None:
-    text = shown(view.Seen(folder="d", phase="waiting for the first results: Spark starts"))
+    text = shown(
+        terminal_view.ViewState(folder="d", phase="waiting for the first results: Spark starts")
+    )
 
     assert "Spark starts" in text
     assert "kill -9 <jvm pid>" in text
@@ -80,7 +87,7 @@ def test_restarts_and_a_machine_too_slow_are_shown() -> None:
 
     assert "2 restarts" in shown(seen)
     assert "too slow: lowered to 75 lines/s" in shown(seen)
-    assert "lowered to 75" in view.line(seen)
+    assert "lowered to 75" in terminal_view.line(seen)
 
 
 def test_a_low_terminal_gets_a_shorter_chart() -> None:
@@ -88,22 +95,22 @@ def test_a_low_terminal_gets_a_shorter_chart() -> None:
 
 
 def test_bars_are_of_eighths() -> None:
-    assert view.bar(1.0, 4) == "████"
-    assert view.bar(0.5, 4) == "██"
-    assert view.bar(1 / 32, 4) == "▏"
-    assert view.bar(0.0, 4) == ""
+    assert terminal_view.bar(1.0, 4) == "████"
+    assert terminal_view.bar(0.5, 4) == "██"
+    assert terminal_view.bar(1 / 32, 4) == "▏"
+    assert terminal_view.bar(0.0, 4) == ""
 
 
 def test_the_line_for_logs_has_what_moves() -> None:
-    assert "history 3 batches" in view.line(whole())
-    assert "2 alerts" in view.line(whole())
+    assert "history 3 batches" in terminal_view.line(whole())
+    assert "2 alerts" in terminal_view.line(whole())
 
 
 def test_the_summary_names_what_is_wrong() -> None:
-    wrong = count.Difference(lost=2, doubled=1, examples=("lost: (1, 2)",))
+    wrong = count.OutputCount(lost=2, doubled=1, examples=("lost: (1, 2)",))
     counted = count.Count({"history": wrong}, 5, 4, 1, 1)
 
-    text = "\n".join(view.summary(counted))
+    text = "\n".join(terminal_view.summary(counted))
 
     assert "lost 2, doubled 1" in text
     assert "history: lost 2" in text
@@ -111,44 +118,44 @@ def test_the_summary_names_what_is_wrong() -> None:
 
 
 def test_rows_and_batches_are_summed_over_runs() -> None:
-    heard = tally.Tally()
+    heard = totals.RunTotals()
     for told in (status(history=1), status(history=3), status("metrics-2", history=2)):
-        heard = heard.heard(told)
+        heard = heard.with_status(told)
 
-    assert heard.totals()["history"] == tally.Total(50, None, 5, 1234.0)
+    assert heard.totals()["history"] == totals.Total(50, None, 5, 1234.0)
     assert heard.has_committed(frozenset({"history"}))
     assert not heard.has_committed(frozenset({"history", "silent"}))
     assert not heard.has_committed(frozenset())
 
 
 def test_a_machine_that_falls_behind_for_long_gets_half_the_rate() -> None:
-    pace = tally.Pace(300, since=0.0)
+    pace = totals.Pace(300, since=0.0)
 
-    pace = tally.paced(pace, 30, 50.0, is_running=True)
+    pace = totals.adjust_pace(pace, 30, 50.0, is_running=True)
     assert pace.rate == 300, "a trigger's worth of files is nothing"
-    pace = tally.paced(pace, 70, 55.0, is_running=True)
+    pace = totals.adjust_pace(pace, 70, 55.0, is_running=True)
     assert (pace.rate, pace.lowered) == (150, True)
-    pace = tally.paced(pace, 80, 60.0, is_running=True)
+    pace = totals.adjust_pace(pace, 80, 60.0, is_running=True)
     assert pace.rate == 150, "the change has to show first"
-    pace = tally.paced(pace, 75, 110.0, is_running=True)
+    pace = totals.adjust_pace(pace, 75, 110.0, is_running=True)
     assert pace.rate == 150, "it gets better"
-    pace = tally.paced(pace, 90, 115.0, is_running=True)
+    pace = totals.adjust_pace(pace, 90, 115.0, is_running=True)
     assert pace.rate == 75
 
 
 def test_a_restart_is_no_slowness_and_there_is_a_least_rate() -> None:
-    pace = tally.paced(tally.Pace(30, 0.0), 90, 100.0, is_running=False)
+    pace = totals.adjust_pace(totals.Pace(30, 0.0), 90, 100.0, is_running=False)
 
-    assert tally.paced(pace, 95, 110.0, is_running=True).rate == 30
-    assert tally.paced(pace, 95, 200.0, is_running=True).rate == tally.RATE_MIN
-    assert tally.paced(tally.Pace(20, 0.0), 95, 200.0, is_running=True).rate == 20
+    assert totals.adjust_pace(pace, 95, 110.0, is_running=True).rate == 30
+    assert totals.adjust_pace(pace, 95, 200.0, is_running=True).rate == totals.RATE_MIN
+    assert totals.adjust_pace(totals.Pace(20, 0.0), 95, 200.0, is_running=True).rate == 20
 
 
 def test_a_start_that_comes_to_no_end_is_slowness_too() -> None:
-    pace = tally.paced(tally.Pace(300, 0.0), 110, 100.0, is_running=False)
+    pace = totals.adjust_pace(totals.Pace(300, 0.0), 110, 100.0, is_running=False)
     assert (pace.rate, pace.since) == (300, 100.0), "a start takes a while"
 
-    pace = tally.paced(pace, 130, 120.0, is_running=False)
+    pace = totals.adjust_pace(pace, 130, 120.0, is_running=False)
     assert pace.rate == 300, "just now"
 
-    assert tally.paced(pace, 160, 150.0, is_running=False).rate == 150
+    assert totals.adjust_pace(pace, 160, 150.0, is_running=False).rate == 150

@@ -10,7 +10,7 @@ from cli.stage import Project, failed, started
 from headrace.cli.demo_screen import Watcher
 from headrace.demo import count, folder
 from headrace.demo.latency import Latency
-from headrace.demo.media import OnFiles
+from headrace.demo.transports import FileTransport
 from headrace.project.workspace import open_workspace
 
 
@@ -24,7 +24,7 @@ def watcher(project: Project, generation: int) -> Watcher:
     project.deployed("metrics", generation=generation)
     demo, _, _ = folder.prepare(project.folder)
     work = open_workspace(project.folder, "dev")
-    made = Watcher(work, demo, OnFiles(work.settings, demo), "aaaa1111", rate=300)
+    made = Watcher(work, demo, FileTransport(work.settings, demo), "aaaa1111", rate=300)
     made.look()
     return made
 
@@ -49,7 +49,7 @@ def test_nothing_is_over_before_the_first_run(project: Project) -> None:
 
 def test_the_last_line_has_the_keys_that_programs_read(project: Project) -> None:
     project.ran("metrics", events=started(), is_live=True)
-    counted = count.Count({"history": count.Difference(lost=2, doubled=1, late=3)}, 5, 4, 2, 1)
+    counted = count.Count({"history": count.OutputCount(lost=2, doubled=1, late=3)}, 5, 4, 2, 1)
 
     told = watcher(project, generation=1).to_json(counted, {"kept": Latency(1.25, 9.0, 20)})
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from headrace.demo import generator, lines, truth
-from headrace.demo.places import DemoPlaces
-from headrace.jsonfile import write_json
+from headrace.demo import expected, generator, lines
+from headrace.demo.paths import DemoPaths
+from headrace.json_file import write_json
 from headrace.supervisor import process
 
 NOW = 1_780_000_000.0
@@ -29,8 +29,8 @@ def seconds(count: int, rate: int = 60) -> tuple[lines.Second, ...]:
 
 
 @cache
-def logs(made: tuple[lines.Second, ...]) -> list[truth.Log]:
-    return [log for one in made for line in one.lines if (log := truth.log_of(line))]
+def logs(made: tuple[lines.Second, ...]) -> list[expected.LoggedLine]:
+    return [log for one in made for line in one.lines if (log := expected.log_of(line))]
 
 
 def test_the_same_second_is_the_same_again() -> None:
@@ -41,7 +41,7 @@ def test_the_same_second_is_the_same_again() -> None:
 def test_the_oracle_finds_what_the_generator_says_it_wrote() -> None:
     """Two opinions of one thing: who made the lines, and plain JSON."""
     for one in seconds(60):
-        found = [truth.log_of(line) for line in one.lines]
+        found = [expected.log_of(line) for line in one.lines]
         good = [log for log in found if log is not None]
 
         assert len(found) - len(good) == one.malformed
@@ -70,7 +70,7 @@ def test_every_damage_makes_a_line_that_is_no_log(damage: Callable[..., bytes]) 
 
         line = damage(body, dice)
 
-        assert truth.log_of(line) is None
+        assert expected.log_of(line) is None
         assert b"\n" not in line
         assert b"\r" not in line
         assert line.strip()
@@ -107,20 +107,25 @@ def test_one_cluster_falls_silent_for_more_than_a_minute_and_comes_back() -> Non
 
 
 def test_what_is_written_is_whole_and_accounted_for(tmp_path: Path) -> None:
-    places = DemoPlaces(tmp_path)
+    places = DemoPaths(tmp_path)
 
     first = generator.next_tick(places)
     names = [generator.write(places, first + n, NOW + n, 50, seed=1) for n in range(3)]
 
-    told = list(truth.entries(places.truth))
+    told = list(expected.entries(places.truth))
     assert [entry["file"] for entry in told] == names
-    assert truth.input_files(places.incoming, places.truth) == [places.incoming / n for n in names]
-    assert sum(len(truth.lines_of(places.incoming / n)) for n in names) == truth.totals(told).lines
+    assert expected.input_files(places.incoming, places.truth) == [
+        places.incoming / n for n in names
+    ]
+    assert (
+        sum(len(expected.lines_of(places.incoming / n)) for n in names)
+        == expected.totals(told).lines
+    )
     assert generator.next_tick(places) == 3
 
 
 def test_a_generator_killed_between_file_and_account_is_made_up_for(tmp_path: Path) -> None:
-    places = DemoPlaces(tmp_path)
+    places = DemoPaths(tmp_path)
     generator.next_tick(places)
     for tick in range(3):
         generator.write(places, tick, NOW + tick, 50, seed=1)
@@ -129,14 +134,14 @@ def test_a_generator_killed_between_file_and_account_is_made_up_for(tmp_path: Pa
 
     following = generator.next_tick(places)
 
-    told = list(truth.entries(places.truth))
+    told = list(expected.entries(places.truth))
     before = [json.loads(line) for line in whole.splitlines()]
     assert following == 3
     assert [{**entry, "overloads": 0} for entry in told] == before
 
 
 def test_the_rate_can_be_lowered_while_it_runs_and_not_raised(tmp_path: Path) -> None:
-    places = DemoPlaces(tmp_path)
+    places = DemoPaths(tmp_path)
 
     assert generator.rate_of(places, 300) == 300
     write_json(places.control, {"rate": 20})
@@ -165,18 +170,18 @@ def test_a_companion_that_does_not_end_by_itself_is_ended(tmp_path: Path) -> Non
 
 @pytest.mark.e2e
 def test_a_second_generator_waits_for_the_first(tmp_path: Path) -> None:
-    places = DemoPlaces(tmp_path)
+    places = DemoPaths(tmp_path)
     command = [sys.executable, "-m", "headrace.demo.generator", str(tmp_path), "--rate", "20"]
     pair = [
         process.Companion([*command, "--seed", "1"], tmp_path, tmp_path / "log") for _ in range(2)
     ]
     deadline = time.monotonic() + 30
-    while len(list(truth.entries(places.truth))) < 2 and time.monotonic() < deadline:
+    while len(list(expected.entries(places.truth))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
 
     codes = [one.end() for one in pair]
 
-    names = [str(entry["file"]) for entry in truth.entries(places.truth)]
+    names = [str(entry["file"]) for entry in expected.entries(places.truth)]
     assert codes == [0, 0], (tmp_path / "log").read_text()
     assert len(names) == len(set(names)) >= 2
 
@@ -186,13 +191,13 @@ def test_it_ends_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "headrace.demo.generator", str(tmp_path), "--rate", "50"]
     child = subprocess.Popen([*command, "--seed", "1"], stdin=subprocess.PIPE)
     assert child.stdin is not None
-    places = DemoPlaces(tmp_path)
+    places = DemoPaths(tmp_path)
     deadline = time.monotonic() + 30
-    while len(list(truth.entries(places.truth))) < 2 and time.monotonic() < deadline:
+    while len(list(expected.entries(places.truth))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
 
     child.stdin.close()  # as the kernel does when the demo is killed
     code = child.wait(10)
 
     assert code == 0
-    assert len(truth.input_files(places.incoming, places.truth)) >= 2
+    assert len(expected.input_files(places.incoming, places.truth)) >= 2

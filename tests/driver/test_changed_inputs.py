@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from headrace.connectors.files import files
-from headrace.driver.inputs import Inputs
+from headrace.driver.input_files import InputFiles
 from headrace.errors import ConnectorError
+from headrace.model.progress import from_spark
 
 
 def logged(folder: Path, *names: str) -> dict[str, Any]:
@@ -34,16 +35,16 @@ def logged(folder: Path, *names: str) -> dict[str, Any]:
 def test_files_that_are_as_they_were_listed_are_not_reported(tmp_path: Path) -> None:
     progress = logged(tmp_path, "a b%20;.txt")
 
-    assert Inputs().changes("q", progress, tmp_path / "checkpoint") is None
+    assert InputFiles().changes("q", from_spark(progress), tmp_path / "checkpoint") is None
 
 
 def test_a_rewritten_file_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     progress = logged(tmp_path, "a.txt", "b c.txt")
     (tmp_path / "b c.txt").write_text("other\n")
-    inputs = Inputs()
+    inputs = InputFiles()
     inputs.note("q", [files(tmp_path, "text")])
 
-    found = inputs.changes("q", progress, tmp_path / "checkpoint")
+    found = inputs.changes("q", from_spark(progress), tmp_path / "checkpoint")
 
     assert found is not None
     assert (found["vanished"], found["rewritten"]) == (0, 1)
@@ -54,10 +55,10 @@ def test_a_rewritten_file_is_reported_and_stops_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_counts_as_lost_where_the_plan_was_not_seen(tmp_path: Path) -> None:
     progress = logged(tmp_path, "a.txt", "b.txt")
     (tmp_path / "a.txt").unlink()
-    inputs = Inputs()
+    inputs = InputFiles()
     inputs.note("q", [files(tmp_path, "text")])
 
-    found = inputs.changes("q", progress, tmp_path / "checkpoint")
+    found = inputs.changes("q", from_spark(progress), tmp_path / "checkpoint")
 
     assert found is not None
     assert found["vanished_files"] == [str(tmp_path / "a.txt")]
@@ -68,10 +69,10 @@ def test_a_file_that_is_gone_counts_as_lost_where_the_plan_was_not_seen(tmp_path
 def test_a_file_that_spark_itself_tidied_away_is_not_lost(tmp_path: Path) -> None:
     progress = logged(tmp_path, "a.txt")
     (tmp_path / "a.txt").unlink()
-    inputs = Inputs()
+    inputs = InputFiles()
     inputs.note("q", [files(tmp_path, "text", options={"cleanSource": "delete"})])
 
-    assert inputs.changes("q", progress, tmp_path / "checkpoint") is None
+    assert inputs.changes("q", from_spark(progress), tmp_path / "checkpoint") is None
     assert inputs.loss is None
 
 
@@ -79,7 +80,7 @@ def test_a_file_that_spark_itself_tidied_away_is_not_lost(tmp_path: Path) -> Non
 def test_a_query_without_files_has_nothing_to_report(tmp_path: Path, sources: Any) -> None:
     progress = {"runId": "r", "batchId": 7, "sources": sources}
 
-    assert Inputs().changes("q", progress, tmp_path) is None
+    assert InputFiles().changes("q", from_spark(progress), tmp_path) is None
 
 
 def test_a_choice_that_does_not_exist_is_refused_with_the_near_one() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import jsonfile, references
-from headrace.driver import ending
+from headrace import json_file, secrets
+from headrace.driver import exit_report
 from headrace.errors import DefinitionError, Problems, SetupError
 from headrace.model.runs import Exit
 
@@ -27,7 +27,7 @@ def caused_by(cause: BaseException, what: str = "'prices' cannot be read.") -> D
 
 
 def test_a_mistake_of_the_user_s_is_refused_and_not_tried_again(run_dir: Path) -> None:
-    exit_ = ending.of_error(caused_by(ValueError("no such column")), run_dir)
+    exit_ = exit_report.from_error(caused_by(ValueError("no such column")), run_dir)
 
     assert (exit_.ending, exit_.code, exit_.kind) == ("refused", 2, None)
     assert exit_.error is not None
@@ -35,7 +35,7 @@ def test_a_mistake_of_the_user_s_is_refused_and_not_tried_again(run_dir: Path) -
 
 
 def test_a_database_that_was_down_while_a_table_was_read_is_tried_again(run_dir: Path) -> None:
-    exit_ = ending.of_error(caused_by(ConnectionRefusedError("connection refused")), run_dir)
+    exit_ = exit_report.from_error(caused_by(ConnectionRefusedError("connection refused")), run_dir)
 
     assert (exit_.ending, exit_.kind) == ("refused", "retry")
 
@@ -43,7 +43,7 @@ def test_a_database_that_was_down_while_a_table_was_read_is_tried_again(run_dir:
 def test_a_passing_fault_beside_a_mistake_does_not_hide_the_mistake(run_dir: Path) -> None:
     both = Problems([caused_by(ConnectionRefusedError("refused")), caused_by(ValueError("no"))])
 
-    exit_ = ending.of_error(both, run_dir)
+    exit_ = exit_report.from_error(both, run_dir)
 
     assert exit_.kind is None
     assert len(exit_.problems) == 2
@@ -55,33 +55,33 @@ def test_a_jvm_that_does_not_start_is_tried_a_few_times(run_dir: Path) -> None:
             "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
         )
     except SetupError as exc:
-        exit_ = ending.of_error(exc, run_dir)
+        exit_ = exit_report.from_error(exc, run_dir)
 
     assert exit_.kind == "retry-then-human"
     assert exit_.code == 3
 
 
 def test_the_worst_of_several_problems_gives_the_code(run_dir: Path) -> None:
-    exit_ = ending.of_error(Problems([DefinitionError("a"), SetupError("b")]), run_dir)
+    exit_ = exit_report.from_error(Problems([DefinitionError("a"), SetupError("b")]), run_dir)
 
     assert exit_.code == 3
 
 
 def test_a_secret_is_taken_out_by_its_value(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TEST_SECRET", "hunter2-and-more")
-    references.resolve("${env:MY_TEST_SECRET}")
+    secrets.resolve("${env:MY_TEST_SECRET}")
 
     exits = [
-        ending.of_exception(ValueError("cannot log in with hunter2-and-more"), run_dir),
-        ending.of_error(DefinitionError("hunter2-and-more is refused"), run_dir),
+        exit_report.from_exception(ValueError("cannot log in with hunter2-and-more"), run_dir),
+        exit_report.from_error(DefinitionError("hunter2-and-more is refused"), run_dir),
     ]
 
     assert "hunter2" not in str([e.to_json() for e in exits])
-    assert "hunter2" not in (run_dir / ending.TRACE_NAME).read_text()
+    assert "hunter2" not in (run_dir / exit_report.TRACE_NAME).read_text()
 
 
 def test_a_fix_names_the_pipeline(run_dir: Path) -> None:
-    exit_ = ending.of_exception(RuntimeError("never seen before"), run_dir)
+    exit_ = exit_report.from_exception(RuntimeError("never seen before"), run_dir)
 
     assert exit_.error is not None
     assert "headrace logs orders" in str(exit_.error["fix"])
@@ -90,15 +90,15 @@ def test_a_fix_names_the_pipeline(run_dir: Path) -> None:
 def test_an_exit_with_any_text_can_be_written(tmp_path: Path) -> None:
     exit_ = Exit("failed", code=1, at=0.0, error={"what": "file \udcff\n\0 ü"})
 
-    jsonfile.write_json(tmp_path / "exit.json", exit_.to_json())
+    json_file.write_json(tmp_path / "exit.json", exit_.to_json())
 
-    assert Exit.from_json(jsonfile.read_json(tmp_path / "exit.json") or {}) == exit_
+    assert Exit.from_json(json_file.read_json(tmp_path / "exit.json") or {}) == exit_
 
 
 def test_a_full_heap_is_told_apart_from_a_killed_jvm(run_dir: Path) -> None:
     log = run_dir / "driver.log"
     log.write_text("Terminating due to java.lang.OutOfMemoryError: Java heap space\n")
-    assert ending.of_dead_jvm(3, log, run_dir).failure == "out-of-memory"
+    assert exit_report.from_dead_jvm(3, run_dir).failure == "out-of-memory"
 
     log.write_text("")
-    assert ending.of_dead_jvm(-9, log, run_dir).failure == "jvm-died"
+    assert exit_report.from_dead_jvm(-9, run_dir).failure == "jvm-died"

@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from headrace.driver.counted import Counted
-from headrace.driver.counts import AFTER_FAILURE_S, LIST_S, Counts
-from headrace.driver.fieldcounts import (
+from headrace.driver.batch_counts import AFTER_FAILURE_S, LIST_S, BatchCounts
+from headrace.driver.count_plan import CountPlan
+from headrace.driver.field_counts import (
     UNKNOWN_NAMES_MAX,
     Field,
-    Sample,
-    of_csv,
-    of_json,
-    of_parse_json,
+    FieldSample,
+    count_csv,
+    count_json,
+    count_parse_json,
 )
-from headrace.driver.parsed import Parsed
-from headrace.driver.records import BYTES_MAX, RECORDS_MAX, of_batch
-from headrace.driver.written import Written
+from headrace.driver.parse_points import ParsePoint
+from headrace.driver.record_ages import RecordAges
+from headrace.driver.record_sample import BYTES_MAX, RECORDS_MAX, sample_batch
+from headrace.model.progress import from_spark
 
 FIELDS = (Field("id", "bigint", is_required=True), Field("temp", "double"), Field("at", "date"))
 
@@ -30,7 +31,7 @@ def lines(*records: object) -> list[bytes | None]:
     return [json.dumps(one).encode() for one in records]
 
 
-def told(sample: Sample) -> tuple[int, dict[str, int], dict[str, int]]:
+def told(sample: FieldSample) -> tuple[int, dict[str, int], dict[str, int]]:
     return sample.records, dict(sample.nulls), dict(sample.unknown)
 
 
@@ -41,26 +42,26 @@ def test_what_is_absent_or_null_is_null_and_what_no_schema_has_is_unknown() -> N
         {"id": 3, "temperature": 3},
     )
 
-    assert told(of_parse_json(given, FIELDS)) == (3, {"temp": 2, "at": 1}, {"temperature": 2})
+    assert told(count_parse_json(given, FIELDS)) == (3, {"temp": 2, "at": 1}, {"temperature": 2})
 
 
 @pytest.mark.parametrize(
     "record", [b"{", b"[]", b"3", b"", None, b'{"id": null}', b'{"id": "x"}', b"[" * 100_000]
 )
 def test_what_goes_to_the_quarantine_is_not_counted(record: bytes | None) -> None:
-    assert told(of_parse_json([record], FIELDS)) == (0, {}, {})
+    assert told(count_parse_json([record], FIELDS)) == (0, {}, {})
 
 
 def test_a_json_source_makes_null_of_what_does_not_fit() -> None:
     given = [*lines({"id": "x", "temp": 2, "at": "2026-01-01"}), b"{broken", b"", b"[1]"]
 
-    assert told(of_json(given, FIELDS)) == (2, {"id": 2, "temp": 1, "at": 1}, {})
+    assert told(count_json(given, FIELDS)) == (2, {"id": 2, "temp": 1, "at": 1}, {})
 
 
 def test_a_csv_source_goes_by_the_place_of_a_column() -> None:
     given: list[bytes | None] = [b"1;2.5;2026-01-01", b"x;-;", b'"2"; ;soon', b"3", b""]
 
-    found = of_csv(given, FIELDS, {"sep": ";", "nullvalue": "-"})
+    found = count_csv(given, FIELDS, {"sep": ";", "nullvalue": "-"})
 
     assert told(found) == (4, {"id": 1, "temp": 3, "at": 3}, {})
 
@@ -68,7 +69,7 @@ def test_a_csv_source_goes_by_the_place_of_a_column() -> None:
 def test_names_that_could_hide_or_never_end_are_left_out() -> None:
     record = {"id": 1, "x" * 65: 1, "a\nb": 1, "`": 1, " ": 1, "good name": 1}
 
-    assert of_parse_json(lines(record), FIELDS).unknown == {"good name": 1}
+    assert count_parse_json(lines(record), FIELDS).unknown == {"good name": 1}
 
 
 def test_keys_that_are_identifiers_do_not_pile_up() -> None:
@@ -76,7 +77,7 @@ def test_keys_that_are_identifiers_do_not_pile_up() -> None:
     found: set[str] = set()
     for number in range(100):
         found |= (
-            of_parse_json(lines({"id": 1, f"key{number}": 1}), FIELDS).counts("v", known).keys()
+            count_parse_json(lines({"id": 1, f"key{number}": 1}), FIELDS).counts("v", known).keys()
         )
 
     assert len([key for key in found if key.startswith("unknown.")]) == UNKNOWN_NAMES_MAX
@@ -90,7 +91,7 @@ class Source:
         self.log = folder / "checkpoint" / "sources" / "0"
         self.log.mkdir(parents=True)
         (folder / "in coming").mkdir()
-        self.parsed = Parsed(
+        self.parsed = ParsePoint(
             *("logs", "hr.json", "x.py:1", str(folder / "in coming"), "json", FIELDS), options
         )
 
@@ -110,7 +111,9 @@ class Source:
         return {"numInputRows": 1, "batchId": self.entry, "sources": [source]}
 
     def sample(self, progress: dict[str, Any]) -> list[bytes | None]:
-        return of_batch(self.parsed, progress, self.folder / "checkpoint", Written())
+        return sample_batch(
+            self.parsed, from_spark(progress), self.folder / "checkpoint", RecordAges()
+        )
 
 
 def test_records_come_from_the_files_of_the_batch_and_from_no_other(tmp_path: Path) -> None:
@@ -157,26 +160,26 @@ class Clock:
 
 def test_counting_takes_a_small_part_of_the_time(tmp_path: Path) -> None:
     source, clock = Source(tmp_path), Clock()
-    counts = Counts(Written(), clock=clock)
-    counts.note("kept", Counted((source.parsed,)))
+    counts = BatchCounts(RecordAges(), clock=clock)
+    counts.note("kept", CountPlan((source.parsed,)))
     progress = source.take("a.json", b'{"id": 1}\n')
     checkpoint = tmp_path / "checkpoint"
     began, batches, counted = clock.now, 5_000, 0
     for _ in range(batches):
         clock.now += 0.1
-        counted += bool(counts.of("kept", progress, checkpoint, None))
+        counted += bool(counts.count_batch("kept", from_spark(progress), checkpoint, None))
 
     assert 0 < counted * 0.03 < 0.01 * (clock.now - began)
 
 
 def test_all_fields_are_named_first_and_then_those_with_nulls(tmp_path: Path) -> None:
     source, clock = Source(tmp_path), Clock()
-    counts = Counts(Written(), rest=0, clock=clock)
-    counts.note("kept", Counted((source.parsed,)))
+    counts = BatchCounts(RecordAges(), rest=0, clock=clock)
+    counts.note("kept", CountPlan((source.parsed,)))
     progress = source.take("a.json", b'{"id": 1, "temp": null, "at": "2026-01-01"}\n')
 
     def names() -> set[str]:
-        return set(counts.of("kept", progress, tmp_path / "checkpoint", None))
+        return set(counts.count_batch("kept", from_spark(progress), tmp_path / "checkpoint", None))
 
     assert names() == {"parsed.logs", "null.logs.id", "null.logs.temp", "null.logs.at"}
     assert names() == {"parsed.logs", "null.logs.temp"}
@@ -186,7 +189,7 @@ def test_all_fields_are_named_first_and_then_those_with_nulls(tmp_path: Path) ->
 
 def test_what_cannot_be_counted_costs_no_event_and_is_not_tried_in_every_batch() -> None:
     clock = Clock()
-    counts = Counts(Written(), rest=0, clock=clock)
+    counts = BatchCounts(RecordAges(), rest=0, clock=clock)
 
     class Gone:
         asked = 0
@@ -197,11 +200,15 @@ def test_what_cannot_be_counted_costs_no_event_and_is_not_tried_in_every_batch()
 
     from headrace.driver.lookups import Lookup
 
-    counts.note("kept", Counted(lookups=(Lookup("customers", "x.py:1", frozenset({1})),)))
+    counts.note("kept", CountPlan(lookups=(Lookup("customers", "x.py:1", frozenset({1})),)))
     progress = {"numInputRows": 1, "batchId": 0}
 
-    assert [counts.of("kept", progress, None, Gone()) for _ in range(3)] == [{}, {}, {}]
+    assert [counts.count_batch("kept", from_spark(progress), None, Gone()) for _ in range(3)] == [
+        {},
+        {},
+        {},
+    ]
     assert Gone.asked == 1
     clock.now += AFTER_FAILURE_S
-    counts.of("kept", progress, None, Gone())
+    counts.count_batch("kept", from_spark(progress), None, Gone())
     assert Gone.asked == 2

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.driver import fresh
+from headrace.driver import freshness
 from headrace.model.pipeline import Node
+from headrace.model.progress import from_spark
 
 BEGAN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp() * 1000  # of the trigger; it took 2 s
 COMMITTED = BEGAN + 2_000
@@ -46,6 +47,10 @@ def progress(*sources: dict[str, Any], **more: Any) -> dict[str, Any]:
     }
 
 
+def sample(body: dict[str, Any], *given: Any) -> dict[str, Any] | None:
+    return freshness.sample(from_spark(body), *given)
+
+
 def log(checkpoint: Path, number: int, entry: int, *ages_s: float) -> None:
     folder = checkpoint / "sources" / str(number)
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +71,7 @@ def seconds(found: dict[str, Any] | None) -> tuple[str, float, float, float]:
 def test_files_are_as_old_as_their_times_say(tmp_path: Path) -> None:
     log(tmp_path, 0, 3, 5, 10, 90)
 
-    found = fresh.sample(progress(files(3)), tmp_path)
+    found = sample(progress(files(3)), tmp_path)
 
     assert seconds(found) == ("arrival", 10, 90, 5)
     assert found is not None
@@ -77,14 +82,20 @@ def test_two_file_sources_count_by_their_rows(tmp_path: Path) -> None:
     log(tmp_path, 0, 0, 1)
     log(tmp_path, 1, 4, 60)
 
-    assert seconds(fresh.sample(progress(files(0, 900), files(4, 100)), tmp_path))[1:3] == (1, 60)
-    assert seconds(fresh.sample(progress(files(0, 100), files(4, 900)), tmp_path))[1:3] == (60, 60)
+    assert seconds(sample(progress(files(0, 900), files(4, 100)), tmp_path))[1:3] == (
+        1,
+        60,
+    )
+    assert seconds(sample(progress(files(0, 100), files(4, 900)), tmp_path))[1:3] == (
+        60,
+        60,
+    )
 
 
 def test_a_source_without_rows_in_this_batch_does_not_matter(tmp_path: Path) -> None:
     log(tmp_path, 0, 0, 1)
 
-    found = fresh.sample(progress(files(0), source("KafkaV2", 0)), tmp_path)
+    found = sample(progress(files(0), source("KafkaV2", 0)), tmp_path)
 
     assert seconds(found)[0] == "arrival"
 
@@ -95,27 +106,27 @@ EVENT = {"max": moment(4), "avg": moment(10), "min": moment(900), "watermark": m
 def test_event_time_stands_in_where_no_arrival_is_known(tmp_path: Path) -> None:
     kafka = progress(source("KafkaV2"), eventTime=EVENT)
 
-    assert seconds(fresh.sample(kafka, tmp_path)) == ("event", 10, 15.88, 4)
-    assert seconds(fresh.sample(progress(files(3), eventTime=EVENT), None))[0] == "event"
+    assert seconds(sample(kafka, tmp_path)) == ("event", 10, 15.88, 4)
+    assert seconds(sample(progress(files(3), eventTime=EVENT), None))[0] == "event"
 
 
 def test_the_oldest_event_is_never_passed(tmp_path: Path) -> None:
     told = {"max": moment(4), "avg": moment(10), "min": moment(12)}
 
-    assert seconds(fresh.sample(progress(source("KafkaV2"), eventTime=told), None))[2] <= 12
+    assert seconds(sample(progress(source("KafkaV2"), eventTime=told), None))[2] <= 12
 
 
 def test_arrival_is_better_than_event_time(tmp_path: Path) -> None:
     log(tmp_path, 0, 3, 1)
 
-    assert seconds(fresh.sample(progress(files(3), eventTime=EVENT), tmp_path))[0] == "arrival"
+    assert seconds(sample(progress(files(3), eventTime=EVENT), tmp_path))[0] == "arrival"
 
 
 def test_records_of_a_topic_lie_evenly_between_the_first_and_the_last_of_a_partition() -> None:
     """900 within a minute, 100 within a second; the source counts rows, not places."""
     written = [(COMMITTED - 60_000, COMMITTED, 900), (COMMITTED - 1_000, COMMITTED, 100)]
 
-    found = fresh.sample(progress(source("KafkaV2", 500), eventTime=EVENT), None, {0: written})
+    found = sample(progress(source("KafkaV2", 500), eventTime=EVENT), None, {0: written})
 
     assert found is not None
     assert found["n"] == 500
@@ -123,39 +134,39 @@ def test_records_of_a_topic_lie_evenly_between_the_first_and_the_last_of_a_parti
 
 
 def test_a_topic_of_which_nothing_could_be_asked_is_not_known() -> None:
-    assert fresh.sample(progress(source("KafkaV2")), None, {0: []}) is None
+    assert sample(progress(source("KafkaV2")), None, {0: []}) is None
 
 
 @pytest.mark.parametrize("kind", ["RateStreamV2", "TextSocketV2"])
 def test_rows_that_come_into_being_as_they_are_read(kind: str) -> None:
     """600 rows at 10 a second: since the last look, a minute ago; the batch took two seconds."""
-    found = fresh.sample(progress(source(kind, 600, inputRowsPerSecond=10.0)), None)
+    found = sample(progress(source(kind, 600, inputRowsPerSecond=10.0)), None)
 
     assert seconds(found) == ("trigger", 32, pytest.approx(61.4, abs=0.1), 2)
 
 
 @pytest.mark.parametrize("rate", [None, 0.0, 0.1, "NaN", float("nan")])
 def test_the_first_look_and_a_rate_too_coarse_say_nothing(rate: Any) -> None:
-    assert fresh.sample(progress(source("RateStreamV2", 5, inputRowsPerSecond=rate)), None) is None
+    assert sample(progress(source("RateStreamV2", 5, inputRowsPerSecond=rate)), None) is None
 
 
 def test_of_files_and_rate_together_the_weaker_basis_is_told(tmp_path: Path) -> None:
     log(tmp_path, 0, 3, 1)
     rate = source("RateStreamV2", 10, inputRowsPerSecond=10.0)
 
-    assert seconds(fresh.sample(progress(files(3), rate), tmp_path))[0] == "trigger"
+    assert seconds(sample(progress(files(3), rate), tmp_path))[0] == "trigger"
 
 
 def test_one_source_of_which_nothing_is_known_makes_all_unknown(tmp_path: Path) -> None:
     log(tmp_path, 0, 3, 1)
 
-    assert fresh.sample(progress(files(3), source("KafkaV2")), tmp_path) is None
+    assert sample(progress(files(3), source("KafkaV2")), tmp_path) is None
 
 
 def test_a_batch_without_rows_gives_no_sample(tmp_path: Path) -> None:
     log(tmp_path, 0, 3, 1)
 
-    assert fresh.sample(progress(files(3, rows=0)), tmp_path) is None
+    assert sample(progress(files(3, rows=0)), tmp_path) is None
 
 
 KEYS = ["timestamp", "numInputRows", "durationMs", "eventTime", "sources", "triggerExecution",
@@ -181,8 +192,8 @@ def test_nothing_that_spark_could_say_makes_it_fail(body: dict[str, Any]) -> Non
     good = progress(source("RateStreamV2", 5, inputRowsPerSecond=2.0), eventTime=EVENT)
 
     for told in (body, {**good, **body}):
-        fresh.sample(told, None)
-        fresh.sample(told, Path("nowhere"))
+        sample(told, None)
+        sample(told, Path("nowhere"))
 
 
 def node(name: str, kind: str, *inputs: str) -> Node:
@@ -198,5 +209,5 @@ def test_what_is_read_back_is_found_also_through_views() -> None:
         node("other", "query", "raw"),
     ]
 
-    assert fresh.after(nodes, ("recent", "other", "history")) == ["other", "history"]
-    assert fresh.after(nodes, ("logs", "unknown")) == []
+    assert freshness.after(nodes, ("recent", "other", "history")) == ["other", "history"]
+    assert freshness.after(nodes, ("logs", "unknown")) == []

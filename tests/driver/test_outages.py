@@ -12,8 +12,8 @@ import pytest
 
 from headrace.driver import outages
 from headrace.driver.events import EventsFile
-from headrace.driver.outages import Outages
-from headrace.model.events import Event, Kind
+from headrace.driver.outages import OutageTracker
+from headrace.model.events import Event, EventKind
 
 ASKING = {"message": "Getting offsets from KafkaV2[Subscribe[orders]]", "trigger_active": True}
 WORKING = {"message": "Processing new data", "trigger_active": True}
@@ -26,21 +26,21 @@ class Watched:
 
     def __init__(self, folder: Path, connect: Callable[[str], str | None]) -> None:
         self._path = folder / "events.jsonl"
-        self.outages = Outages(EventsFile(self._path), connect)
+        self.outages = OutageTracker(EventsFile(self._path), connect)
         self.outages.note("q", ["a:9092", "b:9092"])
 
     def look(self, at: float, status: dict[str, Any], heard_at: float | None = None) -> None:
-        self.outages.look("q", status, heard_at, at)
+        self.outages.check("q", status, heard_at, at)
         wait = self.outages._waits.get("q")
         deadline = time.monotonic() + 60
-        while wait and wait.tried and not wait.tried.is_done:
+        while wait and wait.attempt and not wait.attempt.is_done:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
     def told(self) -> list[Event]:
         return [Event.from_line(line) for line in self._path.read_text().splitlines()]
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[EventKind]:
         return [event.kind for event in self.told()]
 
 
@@ -55,12 +55,12 @@ def test_a_source_that_says_nothing_is_named_with_what_a_client_meets_there(
     for at in (113.0, 114.0, 115.0, 130.0):
         query.look(at, ASKING)
     (began,) = query.told()
-    assert began.kind is Kind.OUTAGE_BEGAN
+    assert began.kind is EventKind.OUTAGE_BEGAN
     assert began.data["error"] == "Kafka a:9092: connection refused; b:9092: connection refused"
     assert began.data["source"] == "KafkaV2[Subscribe[orders]]"
 
     query.look(131.0, BETWEEN)
-    assert query.kinds() == [Kind.OUTAGE_BEGAN, Kind.OUTAGE_ENDED]
+    assert query.kinds() == [EventKind.OUTAGE_BEGAN, EventKind.OUTAGE_ENDED]
     assert query.told()[-1].data["is_answered"]
 
 
@@ -93,12 +93,12 @@ def test_a_long_batch_is_an_outage_only_while_nothing_can_be_reached(tmp_path: P
     answers["b:9092"] = REFUSED
     for at in (120.0, 121.0):
         query.look(at, WORKING)
-    assert query.kinds() == [Kind.OUTAGE_BEGAN]
+    assert query.kinds() == [EventKind.OUTAGE_BEGAN]
 
     answers["a:9092"] = None
     for at in (130.0, 131.0):
         query.look(at, WORKING)
-    assert query.kinds() == [Kind.OUTAGE_BEGAN, Kind.OUTAGE_ENDED]
+    assert query.kinds() == [EventKind.OUTAGE_BEGAN, EventKind.OUTAGE_ENDED]
 
 
 def test_tasks_that_finish_are_no_outage(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_outage_that_outlives_the_run_ends_with_it_unanswered(tmp_path: Path)
     for at in (100.0, 113.0, 114.0):
         query.look(at, ASKING)
     query.look(115.0, {"message": "Terminated with exception: x", "trigger_active": False})
-    assert query.kinds() == [Kind.OUTAGE_BEGAN]
+    assert query.kinds() == [EventKind.OUTAGE_BEGAN]
 
     query.outages.end_all()
     assert query.told()[-1].data["is_answered"] is False

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from e2e import rig
-from headrace.model.conditions import table
+from headrace.health.conditions import table
+from headrace.health.run_view import RunView, fold
 from headrace.model.events import Event
 from headrace.model.limits import HealthLimits
-from headrace.model.runview import RunView, fold
 
 BUSY = "falling-behind"  # says something about the machine that the tests share
 SCRIPT = Path(__file__).parents[2] / "scripts" / "demo"
@@ -90,7 +90,7 @@ def has_history(folder: Path) -> bool:
 
 
 def has_committed(project: rig.Project) -> bool:
-    queries = project.status(PIPELINE).get("queries", [])
+    queries = project.status(PIPELINE).get("queries", []) if project.state.exists() else []
     return len(queries) >= len(QUERIES) and all(query["batches"] for query in queries)
 
 

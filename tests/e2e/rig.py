@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 
 from e2e import oracle
 from headrace import processes
-from headrace.checkpoints import committed
-from headrace.project import reading
+from headrace.checkpoints import committed_files
+from headrace.project import status
 from headrace.project.workspace import open_workspace
 
 PROJECTS = Path(__file__).parent / "projects"
@@ -99,7 +99,7 @@ class Project:
 
     def status(self, pipeline: str) -> dict[str, Any]:
         """What `headrace status --json` prints, without a process for each look."""
-        seen = reading.overview(open_workspace(self.folder, "dev"), ())
+        seen = status.overview(open_workspace(self.folder, "dev"), ())
         found = json.loads(json.dumps(seen.to_json()))["pipelines"]
         return next((p for p in found if p["name"] == pipeline), {})
 
@@ -229,7 +229,7 @@ def history_rows(folder: Path) -> list[Row]:
     """What the file sink's own log says is committed, read file by file."""
     if not (folder / "_spark_metadata").exists():
         return []
-    return [row for one in committed.files(folder) for row in _parquet_rows(Path(one.path))]
+    return [row for one in committed_files.files(folder) for row in _parquet_rows(Path(one.path))]
 
 
 def batch_rows(folder: Path) -> list[Row]:

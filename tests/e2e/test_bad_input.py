@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from e2e import rig
-from headrace.checkpoints import committed
+from headrace.checkpoints import committed_files
 
 pytestmark = pytest.mark.e2e
 QUERY = Path("checkpoints/once/copied")
@@ -102,7 +102,7 @@ def written(project: rig.Project) -> list[str]:
 
 def rows(project: rig.Project) -> Counter[str]:
     found: Counter[str] = Counter()
-    for one in committed.files(project.folder / "data" / "out"):
+    for one in committed_files.files(project.folder / "data" / "out"):
         lines = Path(one.path).read_text().splitlines()
         found.update(json.loads(line)["value"] for line in lines)
     return found
@@ -145,7 +145,7 @@ def test_a_missing_file_or_a_misspelt_name_offers_the_near_miss(
     once: rig.Project, java: Java, command: str
 ) -> None:
     for name in ("onec", "pipelines/onces.py"):
-        words = (f'There is no pipeline or file "{name}"', 'Did you mean "once"?')
+        words = (f'Unknown pipeline or file "{name}"', 'Did you mean "once"?')
         refused(once, f"{command} {name}", 2, words, java)
     assert not once.state.exists(), "not even the state folder"
 
@@ -156,7 +156,7 @@ def test_a_misspelt_setting_is_told_with_its_line(
 ) -> None:
     toml = once.folder / "headrace.toml"
     toml.write_text(toml.read_text().replace("retries = 0", "retires = 0"))
-    words = ("has no setting 'retires'", "headrace.toml:13", "Did you mean 'retries'?")
+    words = ("Unknown setting 'retires'", "headrace.toml:13", "Did you mean 'retries'?")
     refused(once, command, 2, words, java)
     assert not once.state.exists()
 
@@ -200,10 +200,10 @@ def test_wrong_names_are_found_together_and_without_spark(
     define(once, WRONG_NAMES)
     words = (
         "'same' is used twice: at pipelines/once.py:5 and at pipelines/once.py:10",
-        "'misspelt' takes 'linse', which does not exist",
+        "'misspelt' has the unknown input 'linse'",
         "pipelines/once.py:15",
         "Did you mean 'lines'?",
-        "'lost' writes to 'otu', which is no sink",
+        "'lost' writes to the unknown sink 'otu'",
         "Did you mean 'out'?",
         "3 problems found",
     )
@@ -250,7 +250,7 @@ def test_wrong_queries_of_all_files_are_found_in_one_check(once: rig.Project) ->
     define(once, WRONG_NAMES, "names")
     define(once, "import headrace as hr\ndef broken(:\n", "syntax")
     words = (
-        "'nothing' returned nothing, not a DataFrame",
+        "'nothing' returned None, not a DataFrame",
         "pipelines/once.py:5",
         "'batch' is not a stream",
         "pipelines/once.py:10",
@@ -262,11 +262,11 @@ def test_wrong_queries_of_all_files_are_found_in_one_check(once: rig.Project) ->
         "'mode' cannot run in append mode",
         "pipelines/once.py:25",
         "The query can run in update, complete",
-        "'unknown' takes 'linnes', which does not exist",
+        "'unknown' has the unknown input 'linnes'",
         "pipelines/once.py:30",
         "'same' is used twice",
-        "'misspelt' takes 'linse'",
-        "'lost' writes to 'otu'",
+        "'misspelt' has the unknown input 'linse'",
+        "'lost' writes to the unknown sink 'otu'",
         "pipelines/syntax.py is not valid Python",
         "10 problems found",
     )
@@ -280,13 +280,13 @@ def test_wrong_queries_of_all_files_are_found_in_one_check(once: rig.Project) ->
 def test_without_java_it_says_what_to_install(once: rig.Project, command: str) -> None:
     env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     env["PATH"] = str(once.folder / "pipelines")  # a folder without any program
-    words = ("Java was not found", "JAVA_HOME is not set", "install Java 17 or 21")
+    words = ("Java not found", "JAVA_HOME is not set", "Install Java 17 or 21")
     refused(once, command, 3, words, env=env)
 
 
 def test_a_java_home_without_java_is_named(once: rig.Project) -> None:
     env = {**os.environ, "JAVA_HOME": "/no/such/java"}
-    refused(once, "check", 3, ("JAVA_HOME does not lead", "/no/such/java/bin/java"), env=env)
+    refused(once, "check", 3, ("JAVA_HOME has no Java", "/no/such/java/bin/java"), env=env)
 
 
 @pytest.mark.parametrize("command", ["check", "up", "run once"])
@@ -294,7 +294,7 @@ def test_an_old_java_is_named_with_its_version(
     once: rig.Project, tmp_path: Path, command: str
 ) -> None:
     old = Java.make(tmp_path / "old", "11.0.22")
-    words = ("Java 11 is too old", f"{old.home}/bin/java", "install Java 17 or 21")
+    words = ("Java 11 is too old", f"{old.home}/bin/java", "Install Java 17 or 21")
     refused(once, command, 3, words, java=old)
 
 
@@ -304,11 +304,11 @@ def test_a_state_folder_that_others_own_or_may_write_is_refused(
 ) -> None:
     once.state.mkdir(mode=0o700)
     os.chown(once.state, 65534, 65534)
-    words = ("belongs to user 65534, and this is user 0", str(once.state), "as that user")
+    words = ("belongs to user 65534, not to this user (0)", str(once.state), "as that user")
     refused(once, command, 3, words, java)
     os.chown(once.state, 0, 0)
     once.state.chmod(0o770)
-    words = ("Others may write to the state folder (mode 770)", f"chmod 700 {once.state}")
+    words = ("Other users can write to the state folder (mode 770)", f"chmod 700 {once.state}")
     refused(once, command, 3, words, java)
     assert list(once.state.iterdir()) == []
 
@@ -425,7 +425,7 @@ def test_a_damaged_offsets_file_is_refused_and_named(lived: Lived, tmp_path: Pat
     project = lived.copy(tmp_path / "project")
     offsets = project.folder / QUERY / "v1" / "offsets" / "0"
     offsets.write_bytes(offsets.read_bytes()[:-8])
-    words = ("The checkpoint of once/copied is damaged", str(offsets), "half a JSON text")
+    words = ("The checkpoint of once/copied is damaged", str(offsets), "incomplete JSON")
     refused_untouched(project, words)
 
 
@@ -461,7 +461,7 @@ def test_a_checkpoint_held_by_another_process_names_it(lived: Lived, tmp_path: P
 def test_a_read_only_checkpoint_folder_is_refused(once: rig.Project) -> None:
     with small_disk(once.folder / "checkpoints") as disk:
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        words = ("cannot be written: Read-only file system", str(disk), "make the folder writable")
+        words = (": Read-only file system", str(disk), "Make the folder writable")
         refused_untouched(once, words)
 
 
@@ -472,8 +472,8 @@ def test_a_lost_metadata_file_is_refused_and_the_told_command_repairs_it(lived: 
     (project.folder / QUERY / "v1" / "metadata").unlink()
     project.give("b")
     said = project.headrace("run", "once", code=3)
-    assert "has lost its `metadata` file" in said
-    assert rows(project) == before, "never begun anew in silence"
+    assert "has no `metadata` file" in said
+    assert rows(project) == before, "never silently restarted"
 
     fix = re.search(r"^  fix:   (rm -f .*)$", said, re.M)
     assert fix, said

@@ -28,10 +28,10 @@ import gone
 from e2e import demos, rig
 from e2e.demos import PIPELINE
 from headrace.cli import demo_session
-from headrace.demo.media import OnFiles
-from headrace.demo.places import DemoPlaces
-from headrace.jsonfile import read_json
-from headrace.model.places import Places
+from headrace.demo.paths import DemoPaths
+from headrace.demo.transports import FileTransport
+from headrace.json_file import read_json
+from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import open_workspace
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -55,8 +55,8 @@ class Running:
         return self.link.partition("/?")[0]
 
     @property
-    def places(self) -> Places:
-        return Places(self.project.state)
+    def places(self) -> StatePaths:
+        return StatePaths(self.project.state)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def see_it_die(demo: Running, browser: Browser) -> None:
     page.fill("#search", "WARN")
     page.wait_for_function("() => document.querySelector('#found').innerText.includes('lines')")
     with page.expect_download() as taken:
-        page.click("text=Download all about it")
+        page.click("text=Download all files")
     assert taken.value.suggested_filename.endswith(".zip")
     seen.check()
     page.context.close()
@@ -138,8 +138,8 @@ def demo(told: dict[str, Any], folder: Path) -> Iterator[Running]:
     module = [sys.executable, "-m", "headrace.demo.generator", str(folder)]
     env = {**os.environ, "HEADRACE_WEB": "on"}
     command = [*module, "--rate", "100", "--seed", "1"]
-    places = DemoPlaces(folder)
-    medium = OnFiles(open_workspace(folder, "dev").settings, places)
+    places = DemoPaths(folder)
+    medium = FileTransport(open_workspace(folder, "dev").settings, places)
     with subprocess.Popen(command, stdin=subprocess.PIPE) as generator:
         try:
             project.headrace("up", env=env)
@@ -150,7 +150,7 @@ def demo(told: dict[str, Any], folder: Path) -> Iterator[Running]:
         finally:
             project.headrace("down", code=None)
     assert project.living() == []
-    counted = demo_session.counted(medium, places)
+    counted = demo_session.count_outputs(medium, places)
     assert counted.is_right, counted
 
 
@@ -176,15 +176,17 @@ def test_the_first_screen_answers_without_a_click(demo: Running, visit: browsing
     assert "token" not in page.url
     # It has only just started: on a busy machine it has something to catch up with first.
     page.wait_for_function(
-        f"""() => document.querySelector('#health').innerText.startsWith('Healthy: {PIPELINE}')
+        f"""() => document.querySelector('#health').innerText
+            .includes('{PIPELINE} runs and keeps up')
           && document.querySelector('[data-pipeline={PIPELINE}] .pace').innerText
             .includes('keeping up')""",
         timeout=300_000,
     )
     assert re.match(r"Last failure: metrics .* ago: .*JVM", page.inner_text("#last-failure"))
+    assert "in the last 24 h" in page.inner_text("#health"), "the restart is counted"
     logins = page.inner_text("[data-live=logins] b")
     assert int(logins.replace(",", "")) > 0
-    # In one step: it is drawn anew with every change.
+    # In one step: it is redrawn with every change.
     bottom = page.evaluate(
         "() => document.querySelector('[data-live=logins]').getBoundingClientRect().bottom"
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from e2e import rig
-from headrace.checkpoints import committed
-from headrace.driver import classes
+from headrace.checkpoints import committed_files
+from headrace.driver import class_archive
 
 pytestmark = pytest.mark.e2e
 PIPELINE = "small"
@@ -26,7 +26,7 @@ def marks(project: rig.Project) -> dict[str, str]:
     """Which version of the file wrote each row."""
     rows = [
         json.loads(line)
-        for one in committed.files(project.folder / "data" / "out")
+        for one in committed_files.files(project.folder / "data" / "out")
         for line in Path(one.path).read_text().splitlines()
     ]
     return {row["value"]: row["mark"] for row in rows}
@@ -40,7 +40,7 @@ def await_mark(project: rig.Project, name: str) -> str:
 def assert_classes_are_used(jvm: int) -> None:
     """Mapped, and not left aside: the JVM keeps nothing of an archive that does not fit."""
     maps = Path(f"/proc/{jvm}/maps").read_text()
-    assert str(classes.kept()) in maps, "make .venv/.warm keeps Spark's classes ready"
+    assert str(class_archive.default_path()) in maps, "make .venv/.warm keeps Spark's classes ready"
 
 
 def test_an_edit_waits_for_a_deploy_and_rollback_goes_back(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from e2e import rig
 
 pytestmark = pytest.mark.e2e
 PIPELINE = "holding"
-NOTHING = "stopped before anything was started"
+NOTHING = "stopped before anything had started"
 NO_QUERY = "holding stopped before any of its queries had started"
 DRAINED = "holding drained: every query stopped at a batch boundary"
 START_S = 90.0
@@ -334,7 +334,7 @@ def test_while_it_waits_to_restart_once(
     code, said = running.end()
     assert code == 1, said
     assert "holding vanished" in said
-    assert "stopped while it waited to start again" in said
+    assert "stopped while waiting for the next attempt" in said
 
 
 def test_after_all_of_them_nothing_is_lost_or_doubled(

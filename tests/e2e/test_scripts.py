@@ -17,9 +17,9 @@ import pyspark
 import pytest
 
 from e2e import rig
-from headrace.model.events import Event, Kind
-from headrace.project import definitions
+from headrace.model.events import Event, EventKind
 from headrace.project.workspace import open_workspace
+from headrace.state import definitions
 
 pytestmark = pytest.mark.e2e
 EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
@@ -92,8 +92,10 @@ def test_a_spark_example_runs_is_watched_and_comes_back(
         up = ("running", "catching-up")
         rig.eventually("it runs", lambda: project.status(name).get("state") in up, 60)
         status = project.status(name)
-        assert [q["note"] for q in status["queries"]] == ["starts anew: socket, no checkpoint"]
-        assert "starts anew: socket, no checkpoint" in project.headrace("status")
+        assert [q["note"] for q in status["queries"]] == [
+            "starts from scratch: socket, no checkpoint"
+        ]
+        assert "starts from scratch: socket, no checkpoint" in project.headrace("status")
 
         before, connections = newest_word(output), lines.connections
         rig.kill(status["pid"], status["jvm_pid"])
@@ -175,10 +177,10 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(tmp_path: Pat
     assert project.marked() == []
     (run,) = project.state.glob("runs/loop-*/run.json")
     events = run.with_name("events.jsonl").read_text().splitlines()
-    started = [e for e in map(Event.from_line, events) if e.kind == Kind.QUERY_STARTED]
+    started = [e for e in map(Event.from_line, events) if e.kind == EventKind.QUERY_STARTED]
     assert [one.data["guarantee"] for one in started] == ["exactly-once"] * 2
     work = open_workspace(project.folder, "dev")
-    found = definitions.stored(work, json.loads(run.read_text())["version"], "dev", "loop")
+    found = definitions.read(work.places, json.loads(run.read_text())["version"], "dev", "loop")
     assert found is not None
     (query,) = found.queries
     assert query.inputs == ("text:incoming",)
@@ -250,7 +252,7 @@ def test_a_script_that_asks_for_a_library_of_another_spark_is_refused_before_jav
     told = project.headrace("run", "old.py", code=2)
 
     assert f"spark.jars.packages has {wrong}" in told
-    assert f"take org.apache.spark:spark-avro_2.13:{pyspark.__version__}" in told
+    assert f"use org.apache.spark:spark-avro_2.13:{pyspark.__version__}" in told
     assert "old.py:2" in told
     assert "run started" not in told
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from e2e import rig
-from headrace.checkpoints import committed
+from headrace.checkpoints import committed_files
 
 pytestmark = pytest.mark.e2e
 ROWS = 30
@@ -136,7 +136,7 @@ def test_eight_kinds_of_silent_trouble_are_seen_explained_and_mended(project: ri
         "nothing has come from the folder",
         "in/right since",
         "The state of dropDuplicates (dedupe) only grows",
-        "problem: loaded: It falls behind since",
+        "problem: loaded: Falling behind since",
         "problem: placed: `temp` is null in all rows since",
         "100 % of records have an unknown field `temperature`",
         "fix: Add `temperature` to the schema of",
@@ -206,7 +206,7 @@ def sent(project: rig.Project) -> Counter[tuple[Any, ...]]:
 
 
 def written(project: rig.Project, query: str) -> list[dict[str, Any]]:
-    files = [one.path for one in committed.files(project.folder / "data" / query)]
+    files = [one.path for one in committed_files.files(project.folder / "data" / query)]
     rows: list[dict[str, Any]] = pq.ParquetDataset(files).read().to_pylist()
     return rows
 

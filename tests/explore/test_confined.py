@@ -1,6 +1,6 @@
-"""What the page's questions can reach: the committed files of known tables, and nothing else.
+"""What queries of the page can reach: the committed files of known tables, and nothing else.
 
-Every attack runs against real files, and the same limits hold whichever way a question names them.
+Every attack runs against real files, and the same limits hold whichever way a query names them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import config
-from headrace.connectors.snapshots import Snapshots
+from headrace.connectors.live_snapshots import LiveSnapshots
 from headrace.errors import Error, SqlError
-from headrace.explore import ask as questions
-from headrace.explore import guard, names, scan
-from headrace.explore.answer import Answer
+from headrace.explore import catalog, scan, sql_guard
+from headrace.explore import query as questions
+from headrace.explore.result import QueryResult
 from headrace.model.pipeline import Definition, Query
 
 PLANTED = "planted-in-a-file"
@@ -59,7 +59,7 @@ kind = "text"
 path = "data/moved"
 """
 
-Ask = Callable[[str], Answer]
+Ask = Callable[[str], QueryResult]
 
 
 def filled(text: str, project: Path) -> str:
@@ -136,7 +136,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     commit(data / "moved", secret)
     (data / "alias").symlink_to(kept)  # the operator's own link: the folder is declared by it
 
-    book = Snapshots(folder / "results" / "counts", ("id",), 100, {})
+    book = LiveSnapshots(folder / "results" / "counts", ("id",), 100, {})
     for number, text in ((1, PLANTED), (2, "fine")):
         table = pa.table({"id": [1], "level": [text]})
         book.add(number, table, at=datetime(2026, 1, 1, tzinfo=UTC).timestamp(), is_whole=True)
@@ -147,7 +147,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(project: Path) -> names.Names:
+def known(project: Path) -> catalog.Catalog:
     facts = ("shop.py:1", ())
     rest = ("append", {}, None, "exactly-once", "", "id bigint, level string")
     live = [
@@ -155,11 +155,11 @@ def known(project: Path) -> names.Names:
         for name in ("counts", "bad")
     ]
     defined = Definition("shop", "dev", "v", "shop.py", (), tuple(live))
-    return replace(names.collect(config.load(project), [defined]), is_confined=True)
+    return replace(catalog.collect(config.load(project), [defined]), is_confined=True)
 
 
 @pytest.fixture
-def ask(known: names.Names) -> Ask:
+def ask(known: catalog.Catalog) -> Ask:
     return lambda text: questions.ask(text, known, timeout_s=60)
 
 
@@ -256,7 +256,7 @@ def test_a_link_among_the_files_of_a_table_is_refused(ask: Ask, table: str) -> N
     assert PLANTED not in str(caught.value)
 
 
-def test_a_committed_file_that_is_gone_is_named(known: names.Names, tmp_path: Path) -> None:
+def test_a_committed_file_that_is_gone_is_named(known: catalog.Catalog, tmp_path: Path) -> None:
     gone = lines(tmp_path / "lines" / "gone.txt", "fine")
     commit(gone.parent, gone, lines(gone.parent / "here.txt", "fine"))
     gone.unlink()
@@ -386,10 +386,10 @@ def test_no_question_reads_or_changes_anything_else(ask: Ask, project: Path, tex
 def test_the_guard_judges_what_duckdb_itself_understands(text: str) -> None:
     """Also where the translation lets something pass."""
     with duckdb.connect(":memory:") as conn:
-        (told,) = conn.execute("SELECT json_serialize_sql($sql)", {"sql": text}).fetchone() or ()
+        (tree,) = conn.execute("SELECT json_serialize_sql($sql)", {"sql": text}).fetchone() or ()
 
     with pytest.raises(SqlError) as caught:
-        guard.check(json.loads(told), {"t"})
+        sql_guard.check(json.loads(tree), {"t"})
 
     assert caught.value.code in ("not-a-query", "not-a-table")
 
@@ -407,7 +407,7 @@ def swap(
     """`at(name, change)`: the change happens right after that step of an answer."""
 
     def at(step: str, change: Callable[[], None]) -> None:
-        module = scan if step == "_real" else questions
+        module = scan if step == "_resolve_links" else questions
         done = getattr(module, step)
 
         def stepped(*args: object, **more: object) -> object:
@@ -426,10 +426,10 @@ def swap(
 @pytest.mark.parametrize(
     ("step", "paths_max", "code"),
     [
-        ("_real", 1000, "misplaced-file"),
-        ("_lock", 1000, "sql-failed"),
-        ("_real", 0, "sql-failed"),  # a table of many files
-        ("_lock", 0, "sql-failed"),
+        ("_resolve_links", 1000, "misplaced-file"),
+        ("_restrict", 1000, "sql-failed"),
+        ("_resolve_links", 0, "sql-failed"),  # a table of many files
+        ("_restrict", 0, "sql-failed"),
     ],
 )
 def test_a_file_that_becomes_a_link_between_check_and_read_is_refused(
@@ -461,7 +461,7 @@ def test_a_file_that_becomes_a_link_between_check_and_read_is_refused(
 
 
 def test_the_command_line_reads_any_path_but_of_a_stream_only_what_is_committed(
-    known: names.Names, project: Path
+    known: catalog.Catalog, project: Path
 ) -> None:
     free = replace(known, is_confined=False)
     assert questions.ask("SELECT * FROM text.`secret/secret.txt`", free).rows == ((PLANTED,),)
@@ -475,7 +475,7 @@ def test_the_command_line_reads_any_path_but_of_a_stream_only_what_is_committed(
 
 
 def test_the_folder_above_a_stream_s_folder_shows_only_what_is_committed(
-    known: names.Names, tmp_path: Path
+    known: catalog.Catalog, tmp_path: Path
 ) -> None:
     commit(tmp_path / "up" / "kept", lines(tmp_path / "up" / "kept" / "a.txt", "fine"))
     lines(tmp_path / "up" / "kept" / "cut.txt", PLANTED)

@@ -13,23 +13,23 @@ import pytest
 
 from cli.stage import eventually
 from headrace import config
-from headrace.connectors import snapshots
-from headrace.connectors.snapshots import Snapshots
+from headrace.connectors import live_snapshots
+from headrace.connectors.live_snapshots import LiveSnapshots
 from headrace.errors import SqlError
-from headrace.explore import ask as questions
-from headrace.explore import live, names
-from headrace.explore.answer import Answer
+from headrace.explore import catalog, live_tables
+from headrace.explore import query as questions
+from headrace.explore.result import QueryResult
 from headrace.model.pipeline import Definition, Query
 
 SCHEMA = "minute int, logins bigint"
 ROWS_MAX = 100
 
 
-def asked(project: Path, text: str, *, schema: str | None = SCHEMA) -> Answer:
+def asked(project: Path, text: str, *, schema: str | None = SCHEMA) -> QueryResult:
     sink = {"kind": "live", "path": str(folder(project)), "key": ["minute"], "rows": ROWS_MAX}
     query = Query("logins", "p.py:1", (), sink, "update", {}, None, "exactly-once", "", schema)
     known = Definition("demo", "dev", "v", "demo.py", (), (query,))
-    return questions.ask(text, names.collect(config.load(project), [known]))
+    return questions.ask(text, catalog.collect(config.load(project), [known]))
 
 
 def folder(project: Path) -> Path:
@@ -47,11 +47,11 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def table(project: Path) -> Snapshots:
-    return Snapshots(folder(project), ("minute",), ROWS_MAX, {})
+def table(project: Path) -> LiveSnapshots:
+    return LiveSnapshots(folder(project), ("minute",), ROWS_MAX, {})
 
 
-def test_the_newest_snapshot_is_the_table(project: Path, table: Snapshots) -> None:
+def test_the_newest_snapshot_is_the_table(project: Path, table: LiveSnapshots) -> None:
     for batch, minutes in enumerate(([1, 2], [2, 3])):
         new = rows(minute=minutes, logins=[10 + batch] * 2)
         table.add(batch, new, at=1_767_225_600.5 + batch, is_whole=False)
@@ -64,7 +64,7 @@ def test_the_newest_snapshot_is_the_table(project: Path, table: Snapshots) -> No
     assert (read.table, read.batch, read.at) == ("logins", 1, 1_767_225_601.5)
 
 
-def test_batch_ten_is_newer_than_batch_nine(project: Path, table: Snapshots) -> None:
+def test_batch_ten_is_newer_than_batch_nine(project: Path, table: LiveSnapshots) -> None:
     for batch in (8, 9, 10):
         table.add(batch, rows(minute=[1], logins=[batch]), at=float(batch), is_whole=True)
 
@@ -107,7 +107,7 @@ def test_a_damaged_snapshot_is_told(project: Path) -> None:
 
 @pytest.mark.thorough
 def test_every_answer_is_of_one_batch_while_snapshots_come_and_go(
-    project: Path, table: Snapshots
+    project: Path, table: LiveSnapshots
 ) -> None:
     stop = threading.Event()
 
@@ -121,7 +121,7 @@ def test_every_answer_is_of_one_batch_while_snapshots_come_and_go(
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        eventually(lambda: snapshots.newest(folder(project)))
+        eventually(lambda: live_snapshots.newest(folder(project)))
         answers = [
             asked(project, "SELECT min(logins), max(logins), count(*) FROM logins")
             for _ in range(15)
@@ -137,26 +137,26 @@ def test_every_answer_is_of_one_batch_while_snapshots_come_and_go(
 
 
 def test_a_snapshot_deleted_while_it_is_asked_about_is_read_to_its_end(
-    project: Path, table: Snapshots, monkeypatch: pytest.MonkeyPatch
+    project: Path, table: LiveSnapshots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also between what DuckDB is allowed to read and its reading."""
     table.add(7, rows(minute=[1], logins=[5]), at=70.0, is_whole=True)
-    lock = questions._lock
+    lock = questions._restrict
 
     def lock_and_delete(conn: Any, scans: Any) -> None:
         lock(conn, scans)
         for path in folder(project).glob("*.parquet"):
             path.unlink()
 
-    monkeypatch.setattr(questions, "_lock", lock_and_delete)
+    monkeypatch.setattr(questions, "_restrict", lock_and_delete)
 
     assert asked(project, "SELECT logins FROM logins").rows == ((5,),)
     assert list(folder(project).glob("*.parquet")) == []
 
 
-def test_a_copy_outlives_the_snapshot(project: Path, table: Snapshots, tmp_path: Path) -> None:
+def test_a_copy_outlives_the_snapshot(project: Path, table: LiveSnapshots, tmp_path: Path) -> None:
     table.add(7, rows(minute=[1], logins=[5]), at=70.0, is_whole=True)
 
-    found = live.copied(folder(project), tmp_path / "copy.parquet")
+    found = live_tables.copy_snapshot(folder(project), tmp_path / "copy.parquet")
 
-    assert found == live.Snapshot(str(tmp_path / "copy.parquet"), 7, 70.0)
+    assert found == live_tables.Snapshot(str(tmp_path / "copy.parquet"), 7, 70.0)

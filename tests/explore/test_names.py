@@ -8,21 +8,21 @@ import pytest
 
 from headrace.connectors.files import parquet
 from headrace.errors import SqlError
-from headrace.explore.names import Names, Table, spelled
-from headrace.explore.translate import for_spark, translated
+from headrace.explore.catalog import Catalog, Table, sql_name
+from headrace.explore.dialect import translate, translate_for_spark
 
 
 def table(pipeline: str, name: str) -> Table:
     return Table(name, parquet(f"/data/{pipeline}/{name}"), None, f"{pipeline}/{name}")
 
 
-def known(*streams: tuple[str, str]) -> Names:
+def known(*streams: tuple[str, str]) -> Catalog:
     tables = {stream: table(*stream) for stream in streams}
     bare = {name: found for (_, name), found in tables.items()}
-    return Names(Path("/project"), tables | {("", name): found for name, found in bare.items()})
+    return Catalog(Path("/project"), tables | {("", name): found for name, found in bare.items()})
 
 
-def meant(names: Names, written: str) -> list[str]:
+def meant(names: Catalog, written: str) -> list[str]:
     """Which streams the tables of a question are."""
     found = []
 
@@ -30,7 +30,7 @@ def meant(names: Names, written: str) -> list[str]:
         found.append(names.find(parts).written_by)
         return "v"
 
-    translated(" ".join(("SELECT * FROM", written)), view_of)
+    translate(" ".join(("SELECT * FROM", written)), view_of)
     return found
 
 
@@ -65,9 +65,9 @@ def test_the_near_miss_is_given_as_it_has_to_be_written() -> None:
 
 
 def test_names_are_quoted_where_sql_needs_it() -> None:
-    assert spelled("demo", "logs.quarantine") == "demo.`logs.quarantine`"
-    assert spelled("my-shop", "orders") == "`my-shop`.orders"
-    assert spelled("", "orders") == "orders"
+    assert sql_name("demo", "logs.quarantine") == "demo.`logs.quarantine`"
+    assert sql_name("my-shop", "orders") == "`my-shop`.orders"
+    assert sql_name("", "orders") == "orders"
 
 
 # ---- for Spark: the text as it stands, with views for tables of ours
@@ -75,7 +75,7 @@ def test_names_are_quoted_where_sql_needs_it() -> None:
 
 def spark_text(text: str) -> str:
     ours = {("orders",): "orders", ("shop", "orders"): "v0", ("logs.quarantine",): "v1"}
-    return for_spark(text, ours.get)
+    return translate_for_spark(text, ours.get)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_only_spark_understands_stays_and_every_name_in_it_counts() -> None
         seen.append(parts)
         raise SqlError("two pipelines have it", slug="ambiguous-name")
 
-    assert for_spark(text, view_of) == text
+    assert translate_for_spark(text, view_of) == text
     assert ("orders",) in seen
 
 

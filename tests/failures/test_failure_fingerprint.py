@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.failures.classify import FailureText, classify
+from headrace.failures.classifier import FailureText, classify
 
 NAMES = st.from_regex(r"[a-z]{3,8}(_[a-z0-9]{1,3})?", fullmatch=True)
 WORDS = st.text(string.ascii_letters + string.digits + " .-", min_size=1, max_size=20)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.failures.redact import HIDDEN, redact
+from headrace.failures.redaction import HIDDEN, redact
 
 CANARY = "cAnArY7xQ2"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.failures.classify import FailureText, Verdict, classify
+from headrace.failures.classifier import Classification, FailureText, classify
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -62,7 +62,7 @@ def load(name: str) -> FailureText:
     return FailureText(body["error_class"], tuple(map(tuple, body["causes"])), body["trace"])
 
 
-def told_by(verdict: Verdict) -> str:
+def told_by(verdict: Classification) -> str:
     return f"{verdict.what}\n{verdict.why}\n{verdict.fix}"
 
 

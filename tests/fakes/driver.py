@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 
 from headrace import processes
-from headrace.jsonfile import read_json, write_json
-from headrace.model.events import Event, Kind
+from headrace.json_file import read_json, write_json
+from headrace.model.events import Event, EventKind
 from headrace.model.runs import Ending, Exit, RunSpec
 
 BEAT_S = 0.2
@@ -44,49 +44,49 @@ def main() -> None:
     print(f"driver of {spec.pipeline}, {mode}", flush=True)
     events = (run_dir / "events.jsonl").open("a", buffering=1)
 
-    def tell(event: Kind, on: str | None = None, /, **data: object) -> None:
+    def tell(event: EventKind, on: str | None = None, /, **data: object) -> None:
         events.write(Event(time.time(), event, on, data).to_line() + "\n")
 
     def leave(ending: Ending, code: int, **more: object) -> None:
         exit_ = Exit(ending, code, time.time(), **more)
-        tell(Kind.EXITED, **exit_.to_json())
+        tell(EventKind.EXITED, **exit_.to_json())
         write_json(run_dir / "exit.json", exit_.to_json())
         sys.exit(code)
 
     if mode == "mute":
         time.sleep(600)
-    tell(Kind.RUN_STARTED, pid=os.getpid(), jvm_pid=None)
-    tell(Kind.DEFINED, queries=["q"])
+    tell(EventKind.RUN_STARTED, pid=os.getpid(), jvm_pid=None)
+    tell(EventKind.DEFINED, queries=["q"])
     if mode == "refuse":
         leave(Ending.REFUSED, 3, error={"slug": "no-java", "what": "There is no Java."})
-    tell(Kind.QUERY_STARTED, "q", id="1", guarantee="exactly-once")
+    tell(EventKind.QUERY_STARTED, "q", id="1", guarantee="exactly-once")
     if mode == "offspring":  # as pyspark.daemon: same session, a process group of its own
         code = "import os, time; os.setpgid(0, 0); time.sleep(600)"
         subprocess.Popen([sys.executable, "-c", code])
     if mode == "fail":
-        tell(Kind.SAMPLED, queries={})
-        tell(Kind.QUERY_TERMINATED, "q", error="boom")
+        tell(EventKind.SAMPLED, queries={})
+        tell(EventKind.QUERY_TERMINATED, "q", error="boom")
         error = {"slug": "boom", "what": "The query failed."}
         facts = {"query": "q", "batch": 3, "kind": behaviour.get("kind", "data")}
         leave(Ending.FAILED, 1, error=error, fingerprint="f", failure="boom", **facts)
     if mode == "finish":
-        tell(Kind.PROGRESSED, "q", progress={"batchId": 0, "numInputRows": 5})
+        tell(EventKind.PROGRESSED, "q", progress={"batchId": 0, "numInputRows": 5})
         leave(Ending.FINISHED, 0)
     batch = 0
     while not terms:
-        tell(Kind.SAMPLED, queries={"q": {"trigger_active": mode == "stall", "message": mode}})
+        tell(EventKind.SAMPLED, queries={"q": {"trigger_active": mode == "stall", "message": mode}})
         if mode == "hang":
             time.sleep(600)
         if mode != "stall" or batch == 0:
-            tell(Kind.PROGRESSED, "q", progress={"batchId": batch, "numInputRows": 2})
+            tell(EventKind.PROGRESSED, "q", progress={"batchId": batch, "numInputRows": 2})
             batch += 1
         time.sleep(behaviour.get("beat_s", BEAT_S))
-    tell(Kind.DRAIN_STARTED, reason="asked to stop")
+    tell(EventKind.DRAIN_STARTED, reason="asked to stop")
     if mode == "slow":
         while terms < 2:
             time.sleep(0.02)
         leave(Ending.CUT, 1, queries={"q": {"batch": batch, "how": "cut"}})
-    tell(Kind.QUERY_STOPPED, "q", batch=batch, how="clean")
+    tell(EventKind.QUERY_STOPPED, "q", batch=batch, how="clean")
     leave(Ending.DRAINED, 0, queries={"q": {"batch": batch, "how": "clean"}})
 
 

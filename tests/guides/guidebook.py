@@ -62,14 +62,14 @@ class Guide:
         os.utime(half, (1_700_000_000 + self._fed,) * 2)
         half.rename(self.folder / into / f"{self._fed}.{suffix}")
 
-    def build(self, *, streaming: bool = True) -> build.Built:
+    def build(self, *, streaming: bool = True) -> build.BuiltPipeline:
         name = Path(self.pipeline).stem
         settings = config.load(self.folder).for_pipeline(name)
         loaded = loader.load(self.pipeline, self.folder, self.folder)
         resolved = graph.resolve(name, loaded.collector, settings)
         return build.build(resolved, self.spark, settings, streaming=streaming)
 
-    def start(self, one: build.Planned, trigger: dict[str, Any]) -> Any:
+    def start(self, one: build.PlannedQuery, trigger: dict[str, Any]) -> Any:
         writer = one.sink.attach(
             one.frame.writeStream,
             query=one.query.name,

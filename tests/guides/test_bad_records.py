@@ -22,7 +22,7 @@ def test_the_record_that_fits_is_written_and_the_others_are_kept(
     assert sorted(kept, key=str) == [
         ("malformed", None),
         ("missing-field", "user is missing"),
-        ("wrong-type", "load is no double"),
+        ("wrong-type", "load is not of type double"),
     ]
 
 

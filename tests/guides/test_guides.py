@@ -20,9 +20,9 @@ import pytest
 from guidebook import END_S, Guide, rows
 
 from headrace.checkpoints import identity, layout
-from headrace.driver import analyse, ending
-from headrace.driver.build import Planned
-from headrace.driver.fleet import Watched
+from headrace.driver import exit_report, plan_analysis
+from headrace.driver.build import PlannedQuery
+from headrace.driver.queries import RunningQuery
 from headrace.errors import CheckpointError, DefinitionError
 from test_docs import DOCS
 
@@ -244,7 +244,7 @@ def test_a_batch_that_comes_again_changes_nothing(guide: Open) -> None:
     assert not list((meter.folder / "data/readings").glob(".*"))
 
 
-def killed_after_writing(one: Planned) -> Planned:
+def killed_after_writing(one: PlannedQuery) -> PlannedQuery:
     function = one.sink.function  # type: ignore[attr-defined]
 
     def write_and_die(df: Any, batch_id: int) -> None:
@@ -305,8 +305,8 @@ def test_a_poison_row_is_a_data_failure_and_its_batch_waits_whole(guide: Open) -
     with pytest.raises(Exception, match="12 stone"):
         weights.end(query)
 
-    ended = ending.of_query(
-        Watched("weights", query, one.query.checkpoint), None, None, weights.folder
+    ended = exit_report.from_failed_query(
+        RunningQuery("weights", query, one.query.checkpoint), None, None, weights.folder
     )
     assert (ended.kind, ended.failure, ended.batch) == ("data", "python-function-failed", 1)
     assert (ended.error or {})["what"] == words.strip()
@@ -355,7 +355,7 @@ def test_the_table_of_output_modes_is_what_spark_says(guide: Open, spark: Any) -
     shown = {name: [cell == "yes" for cell in cells] for name, *cells in table}
 
     real = {
-        p.query.name: [why is None for why in analyse.output_modes(spark, p.frame).values()]
+        p.query.name: [why is None for why in plan_analysis.output_modes(spark, p.frame).values()]
         for p in modes.build().planned
     }
 

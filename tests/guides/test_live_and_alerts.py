@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from guidebook import Guide
 
-from headrace.connectors import snapshots
-from headrace.model.places import Places
+from headrace.connectors import live_snapshots
+from headrace.model.state_paths import StatePaths
 from headrace.store import alerts, db
-from headrace.supervisor.history import History
-from headrace.supervisor.taking import Taking
+from headrace.supervisor.alert_files import AlertFileReader
+from headrace.supervisor.store_writer import StoreWriter
 
 pytestmark = pytest.mark.spark
 
@@ -22,14 +22,14 @@ def test_the_table_and_the_alerts_are_as_the_guide_says(guide: Callable[..., Gui
     clusters = guide("live-and-alerts")
     clusters.feed(clusters.samples[0])
     clusters.drain()
-    places = Places(clusters.folder.resolve() / ".headrace")
-    history = History(places)
-    Taking(places, history, lambda: 1.0).take_last(1.0)
+    places = StatePaths(clusters.folder.resolve() / ".headrace")
+    history = StoreWriter(places)
+    AlertFileReader(places, history, lambda: 1.0).take_last(1.0)
     history.close()
 
-    found = snapshots.read(Path("results/clusters/loads/v1"), pq.read_table)
+    found = live_snapshots.read(Path("results/clusters/loads/v1"), pq.read_table)
     conn = db.open_readonly(places.alerts)
-    listed = alerts.listed(conn, "all")
+    listed = alerts.list_alerts(conn, "all")
     conn.close()
 
     assert found is not None

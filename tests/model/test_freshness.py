@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model import freshness
-from headrace.model.freshness import Sample, Window
+from headrace.model.freshness import AgeSample, AgeWindow
 
 AGES = st.floats(0, 1e9, allow_nan=False)
 POINTS = st.lists(st.tuples(AGES, st.floats(0.01, 1e6)), min_size=1, max_size=200)
 
 
-def sample(at: float, age: float, n: int = 1, basis: str = "arrival") -> Sample:
-    return Sample(at, basis, n, ((age, 100),), age)
+def sample(at: float, age: float, n: int = 1, basis: str = "arrival") -> AgeSample:
+    return AgeSample(at, basis, n, ((age, 100),), age)
 
 
 def told(points: list[tuple[float, float]], n: int = 10) -> dict[str, Any]:
-    found = freshness.told("arrival", n, points)
+    found = freshness.ages_to_json("arrival", n, points)
     assert found is not None
     return found
 
@@ -85,7 +85,7 @@ def test_one_in_fifty_is_enough_for_p99() -> None:
 
 
 def test_the_window_is_64_batches_and_a_quarter_of_an_hour() -> None:
-    window = Window()
+    window = AgeWindow()
     for n in range(100):
         window = window.plus(sample(n, float(n)))
 
@@ -94,7 +94,7 @@ def test_the_window_is_64_batches_and_a_quarter_of_an_hour() -> None:
     assert (len(window.samples), window.samples[0].at) == (64, 36)
     assert (window.p50_ms, window.p99_ms, window.basis) == (67, 99, "arrival")
     assert [s.at for s in later.samples] == [*range(89, 100), 989]
-    assert (Window().p50_ms, Window().basis) == (None, None)
+    assert (AgeWindow().p50_ms, AgeWindow().basis) == (None, None)
 
 
 def test_a_clock_that_is_ahead_makes_no_age_below_zero() -> None:
@@ -102,7 +102,7 @@ def test_a_clock_that_is_ahead_makes_no_age_below_zero() -> None:
 
 
 def test_without_records_there_is_nothing_to_tell() -> None:
-    assert freshness.told("arrival", 0, []) is None
+    assert freshness.ages_to_json("arrival", 0, []) is None
     assert freshness.over([], 50) is None
 
 

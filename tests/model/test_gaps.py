@@ -19,7 +19,7 @@ MADE_ANEW = Gap("kept", "logs", 0, first=10, low=0, high=3)
         (EXPIRED, 499, False),  # by max_rows a batch may end within it
         (EXPIRED, 500, True),
         (EXPIRED, None, True),  # the partition is read no more
-        (EXPIRED, 4, True),  # made anew meanwhile
+        (EXPIRED, 4, True),  # recreated in the meantime
         (EMPTIED, 499, False),
         (EMPTIED, 500, True),
         (DELETED, 10, False),

@@ -32,7 +32,7 @@ def test_records_are_added_up_and_the_oldest_counts() -> None:
 def test_what_is_gone_is_not_behind() -> None:
     part = PartitionLag("logs", 0, next=10, low=25, high=30)
 
-    assert (part.records, part.gone) == (5, 15)
+    assert (part.records, part.lost_records) == (5, 15)
 
 
 def test_a_query_that_has_read_all_is_no_second_behind_and_nothing_can_be_lost() -> None:

@@ -13,8 +13,8 @@ import pytest
 import headrace as hr
 from headrace.connectors.connector import Connector
 from headrace.errors import ConnectorError, DefinitionError, Error, SqlError
-from headrace.notebook import taking
-from headrace.notebook.subjects import Own
+from headrace.notebook import rows as notebook_rows
+from headrace.notebook.targets import StartedQuery
 
 pytestmark = pytest.mark.spark
 
@@ -115,7 +115,7 @@ def test_columns_of_any_name_and_type_can_be_shown(spark: Any) -> None:
         "timestamp_micros(400000000000000000) AS far, map('k', 1) AS `we``ird.name`"
     )
 
-    found = taking.of_frame(frame, 10)
+    found = notebook_rows.read_frame(frame, 10)
 
     assert found.names[:2] == ("a", "a")
     assert found.names[-1] == "we`ird.name"
@@ -194,13 +194,13 @@ def test_a_failure_is_drawn_when_it_is_raised_also_if_another_thread_draws_it(
     spark: Any, orders: Connector, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    ended = Own.end
+    ended = StartedQuery.end
 
-    def slowly(self: Own) -> None:
+    def slowly(self: StartedQuery) -> None:
         time.sleep(0.5)  # Spark may take as long to stop a query
         ended(self)
 
-    monkeypatch.setattr(Own, "end", slowly)
+    monkeypatch.setattr(StartedQuery, "end", slowly)
     send(spark, orders, ("apples", 1))
     stream = hr.read(spark, orders, stream=True)
     shown = hr.display(stream.selectExpr("raise_error(item)"), every=QUICK)
@@ -216,7 +216,7 @@ def test_what_cannot_be_shown_is_refused_before_anything_starts(
     send(spark, orders, ("apples", 1))
     stream = hr.read(spark, orders, stream=True)
 
-    with pytest.raises(DefinitionError, match="no column") as unknown:
+    with pytest.raises(DefinitionError, match="Unknown column") as unknown:
         hr.display(stream, chart="bar", x="itm", y="amount")
     with pytest.raises(DefinitionError, match="list"):
         hr.display([1, 2])
@@ -247,7 +247,7 @@ def test_a_sink_by_its_name_and_relative_paths_count_from_the_project(
     assert (tmp_path / "data/metrics/item=apples").is_dir()
     assert [r.value for r in hr.read(spark, "lines").collect()] == ["one"]
     assert hr.read(spark, "lines", stream=True).isStreaming
-    with pytest.raises(ConnectorError, match="no sink 'metric'") as unknown:
+    with pytest.raises(ConnectorError, match="Unknown sink 'metric'") as unknown:
         hr.write(frame, "metric")
     assert unknown.value.fix == "Did you mean 'metrics'?"
     with pytest.raises(ConnectorError, match="neither a connector nor a name"):

@@ -186,7 +186,7 @@ def test_without_ipywidgets_the_head_says_how_to_stop(kernel: Kernel) -> None:
     kernel.run("import sys; kept = sys.modules.pop('ipywidgets'); sys.modules['ipywidgets'] = None")
     try:
         ran = kernel.run("d = hr.display(rate, every='200ms')")
-        assert "call .stop() on what hr.display returned" in shown(kernel, ran)
+        assert "call .stop() on the returned display" in shown(kernel, ran)
         kernel.run("d.stop()")
         assert "call .stop()" not in shown(kernel, ran)
     finally:

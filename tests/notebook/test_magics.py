@@ -23,7 +23,7 @@ def test_options_of_a_cell_are_those_of_display() -> None:
 
 @pytest.mark.parametrize(
     ("line", "fix"),
-    [("titel=Orders", "Did you mean title=…?"), ("SELECT", "Begin the SQL on the next line.")],
+    [("titel=Orders", "Did you mean title=…?"), ("SELECT", "Start the SQL on the next line.")],
 )
 def test_an_option_that_is_not_known_names_the_one_that_is_meant(line: str, fix: str) -> None:
     with pytest.raises(ConnectorError) as caught:

@@ -16,11 +16,11 @@ from xml.etree import ElementTree
 import pytest
 
 from headrace.errors import ConnectorError, DefinitionError
-from headrace.failures.classify import FailureText, classify
-from headrace.notebook import cells, chart, picture, rates
-from headrace.notebook.cells import Rows
-from headrace.notebook.look import Look, look, require_columns
-from headrace.notebook.picture import Condition
+from headrace.failures.classifier import FailureText, classify
+from headrace.notebook import cell_text, chart, rates, renderer
+from headrace.notebook.cell_text import Rows
+from headrace.notebook.display_options import DisplayOptions, parse_options, require_columns
+from headrace.notebook.renderer import Condition
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -85,9 +85,9 @@ def rows(*values: tuple[Any, ...], names: str = "x y", kinds: str = "string int"
 def test_no_value_name_or_title_gets_out_of_its_place(evil: str, kind: str) -> None:
     shown = Rows((evil, "n" + evil), ("string", "int"), ((evil, 3), ("b", 4)))
     parts = [
-        picture.body(shown, Look(chart=kind, x=evil, y=("n" + evil,)), newest=True),
-        picture.head(Condition("running", evil), evil or "t", evil),
-        picture.head(Condition("failed", "Failed", classify(FailureText(trace=evil)), evil), evil),
+        renderer.body(shown, DisplayOptions(chart=kind, x=evil, y=("n" + evil,)), newest=True),
+        renderer.head(Condition("running", evil), evil or "t", evil),
+        renderer.head(Condition("failed", "Failed", classify(FailureText(trace=evil)), evil), evil),
     ]
 
     for part in parts:
@@ -102,13 +102,16 @@ def test_no_value_name_or_title_gets_out_of_its_place(evil: str, kind: str) -> N
 
 
 def test_a_value_is_shown_as_it_is_after_all_that_care() -> None:
-    page = Tags(picture.body(rows(("<b>&amp;</b>", 1)), Look(), newest=True).html)
+    page = Tags(renderer.body(rows(("<b>&amp;</b>", 1)), DisplayOptions(), newest=True).html)
 
     assert "<b>&amp;</b>" in page.texts
 
 
 def test_mathjax_leaves_prices_alone() -> None:
-    assert "tex2jax_ignore" in picture.body(rows(("$1 and $2", 1)), Look(), newest=True).html
+    assert (
+        "tex2jax_ignore"
+        in renderer.body(rows(("$1 and $2", 1)), DisplayOptions(), newest=True).html
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,11 +130,11 @@ def test_mathjax_leaves_prices_alone() -> None:
     ],
 )
 def test_values_are_said_as_spark_would(value: object, said: str) -> None:
-    assert cells.text_of(value) == said
+    assert cell_text.text_of(value) == said
 
 
 def test_a_cell_of_five_megabytes_is_shortened_and_its_length_said() -> None:
-    part = picture.body(rows(("é" * 5_000_000, 1)), Look(), newest=True)
+    part = renderer.body(rows(("é" * 5_000_000, 1)), DisplayOptions(), newest=True)
 
     assert len(part.html) < 2_000
     assert "… (5,000,000 characters)" in part.html
@@ -142,20 +145,20 @@ def test_what_is_left_out_is_said() -> None:
     cut = Rows(("x",), ("int",), tuple((n,) for n in range(100)), is_cut=True)
     wide = Rows(tuple(f"c{n}" for n in range(150)), ("int",) * 150, ((1,) * 150,))
 
-    assert "the newest 100 rows" in picture.body(cut, Look(), newest=True).html
-    assert "the first 100 rows" in picture.body(cut, Look(), newest=False).html
-    assert "(newest 20 rows)" in picture.body(cut, Look(), newest=True).text
-    assert "the first 100 of 150 columns" in picture.body(wide, Look(), newest=True).html
+    assert "the newest 100 rows" in renderer.body(cut, DisplayOptions(), newest=True).html
+    assert "the first 100 rows" in renderer.body(cut, DisplayOptions(), newest=False).html
+    assert "(newest 20 rows)" in renderer.body(cut, DisplayOptions(), newest=True).text
+    assert "the first 100 of 150 columns" in renderer.body(wide, DisplayOptions(), newest=True).html
 
 
 def test_pages_are_neither_dark_nor_light() -> None:
     """No background, no black, no white: what is there shows on both."""
-    beats = [rates.Beat(1, "t", 5, 1.0, 2.0, 40.0)]
+    samples = [rates.RateSample(1, "t", 5, 1.0, 2.0, 40.0)]
     parts = [
-        picture.body(rows(("a", 1)), Look(), newest=True),
-        picture.body(rows(("a", 1)), Look(chart="bar"), newest=True),
-        picture.head(Condition("waiting", "Waiting"), "t"),
-        picture.foot(beats),
+        renderer.body(rows(("a", 1)), DisplayOptions(), newest=True),
+        renderer.body(rows(("a", 1)), DisplayOptions(chart="bar"), newest=True),
+        renderer.head(Condition("waiting", "Waiting"), "t"),
+        renderer.foot(samples),
     ]
 
     for part in parts:
@@ -168,19 +171,25 @@ def test_pages_are_neither_dark_nor_light() -> None:
 
 
 WHY_NOT = [
-    (Rows(("x", "y"), ("string", "int")), Look(), "No rows yet."),
-    (rows(("a", "b"), kinds="string string"), Look(), "no column beside x holds numbers"),
-    (rows(("a", "b"), kinds="string string"), Look(x="x", y=("y",)), "y is string, not a number"),
-    (rows(("a", 1)), Look(x="y", y=("x",)), "x is string, not a number"),
-    (rows(("a", None)), Look(), "y holds only nulls"),
-    (rows(("a", float("nan")), kinds="string double"), Look(), "y holds only nulls"),
+    (Rows(("x", "y"), ("string", "int")), DisplayOptions(), "No rows yet."),
+    (rows(("a", "b"), kinds="string string"), DisplayOptions(), "no column except x is numeric"),
+    (
+        rows(("a", "b"), kinds="string string"),
+        DisplayOptions(x="x", y=("y",)),
+        "y is string, not a number",
+    ),
+    (rows(("a", 1)), DisplayOptions(x="y", y=("x",)), "x is string, not a number"),
+    (rows(("a", None)), DisplayOptions(), "y has only nulls"),
+    (rows(("a", float("nan")), kinds="string double"), DisplayOptions(), "y has only nulls"),
 ]
 
 
 @pytest.mark.parametrize(("given", "wanted", "why"), WHY_NOT)
 @pytest.mark.parametrize("kind", ["bar", "line", "area", "number"])
-def test_a_chart_without_numbers_says_why(given: Rows, wanted: Look, why: str, kind: str) -> None:
-    part = picture.body(given, replace(wanted, chart=kind), newest=True)
+def test_a_chart_without_numbers_says_why(
+    given: Rows, wanted: DisplayOptions, why: str, kind: str
+) -> None:
+    part = renderer.body(given, replace(wanted, chart=kind), newest=True)
 
     assert why in part.html
     assert drawings(part.html) == []
@@ -189,7 +198,9 @@ def test_a_chart_without_numbers_says_why(given: Rows, wanted: Look, why: str, k
 def test_a_wrong_y_is_told_with_the_columns_that_would_do() -> None:
     given = rows(("a", 1, 2.0), names="x y z", kinds="string int double")
 
-    assert "Numbers are in: y, z." in str(chart.series(given, Look(chart="bar", y=("x",), x="x")))
+    assert "Numeric columns: y, z." in str(
+        chart.series(given, DisplayOptions(chart="bar", y=("x",), x="x"))
+    )
 
 
 def test_times_are_sorted_and_texts_stay_in_their_order() -> None:
@@ -197,18 +208,21 @@ def test_times_are_sorted_and_texts_stay_in_their_order() -> None:
     timed = rows(*zip(at, (30, 10, 20), strict=True), kinds="timestamp int")
     named = rows(("b", 2), ("a", 1))
 
-    by_time, by_name = chart.series(timed, Look(chart="bar")), chart.series(named, Look())
+    by_time, by_name = (
+        chart.series(timed, DisplayOptions(chart="bar")),
+        chart.series(named, DisplayOptions()),
+    )
 
-    assert isinstance(by_time, chart.Series)
+    assert isinstance(by_time, chart.ChartSeries)
     assert by_time.x == ("10:00", "10:01", "10:02")
     assert by_time.y == (("y", (10.0, 20.0, 30.0)),)
-    assert isinstance(by_name, chart.Series)
+    assert isinstance(by_name, chart.ChartSeries)
     assert by_name.x == ("b", "a")
 
 
 def test_bars_are_as_high_as_their_numbers() -> None:
-    drawn = chart.series(rows(("a", 1), ("b", 4), ("c", -2)), Look(chart="bar"))
-    assert isinstance(drawn, chart.Series)
+    drawn = chart.series(rows(("a", 1), ("b", 4), ("c", -2)), DisplayOptions(chart="bar"))
+    assert isinstance(drawn, chart.ChartSeries)
 
     bars = re.search(r"<g fill.*?</g>", chart.svg(drawn, "bar"))
     assert bars is not None
@@ -219,14 +233,14 @@ def test_bars_are_as_high_as_their_numbers() -> None:
 
 
 def test_the_numbers_of_a_chart_are_also_words() -> None:
-    part = picture.body(rows(("a", 1), ("b", 2500)), Look(chart="bar"), newest=True)
+    part = renderer.body(rows(("a", 1), ("b", 2500)), DisplayOptions(chart="bar"), newest=True)
 
     assert 'alt="bar chart over x. y: a = 1, b = 2,500"' in part.html
 
 
 def test_a_figure_has_the_same_numbers() -> None:
-    drawn = chart.series(rows(("a", 1), ("b", None), ("c", 3)), Look(chart="line"))
-    assert isinstance(drawn, chart.Series)
+    drawn = chart.series(rows(("a", 1), ("b", None), ("c", 3)), DisplayOptions(chart="line"))
+    assert isinstance(drawn, chart.ChartSeries)
 
     made = chart.figure(drawn, "line", "T").to_plotly_json()
 
@@ -241,7 +255,7 @@ EXTREMES = [(0, 0), (5, 5), (-3, -1), (1e-12, 2e-12), (1e300, -1e300), (0, 1e-32
 @pytest.mark.parametrize("kind", ["bar", "line", "area", "number"])
 def test_any_numbers_can_be_drawn(low: float, high: float, kind: str) -> None:
     given = rows(("a", low), ("b", high), kinds="string double")
-    drawing = drawings(picture.body(given, Look(chart=kind), newest=True).html)[0]
+    drawing = drawings(renderer.body(given, DisplayOptions(chart=kind), newest=True).html)[0]
 
     assert "nan" not in drawing
     assert "inf" not in drawing
@@ -250,7 +264,9 @@ def test_any_numbers_can_be_drawn(low: float, high: float, kind: str) -> None:
 def test_thousands_of_points_stay_a_small_picture() -> None:
     given = rows(*((n, n % 7) for n in range(5_000)), kinds="int int")
     for kind in ("bar", "line"):
-        assert len(picture.body(given, Look(chart=kind, x="x"), newest=True).html) < 200_000
+        assert (
+            len(renderer.body(given, DisplayOptions(chart=kind, x="x"), newest=True).html) < 200_000
+        )
 
 
 # ---- rates
@@ -266,19 +282,19 @@ def test_rates_are_told_in_words() -> None:
         "durationMs": {"triggerExecution": 1400},
     }
 
-    beats = [rates.beat(progress)]
+    samples = [rates.to_sample(progress)]
 
-    assert rates.words(beats) == (
+    assert rates.describe(samples) == (
         "input 40 rows/s · processing 3,000 rows/s · batch 7: 1,200 rows in 1.4 s"
     )
-    assert rates.words([]) == "No batch yet."
+    assert rates.describe([]) == "No batch yet."
 
 
 def test_what_spark_cannot_say_is_a_dash() -> None:
-    one = rates.beat({"batchId": 0, "inputRowsPerSecond": float("nan")})
+    one = rates.to_sample({"batchId": 0, "inputRowsPerSecond": float("nan")})
 
-    assert rates.words([one]).startswith("input – · processing –")
-    assert drawings(picture.foot([one]).html)
+    assert rates.describe([one]).startswith("input – · processing –")
+    assert drawings(renderer.foot([one]).html)
 
 
 # ---- what is asked for
@@ -292,21 +308,21 @@ def test_what_spark_cannot_say_is_a_dash() -> None:
         ({"rows": 10_001}, "from 1 to 10,000"),
         ({"rows": True}, "from 1 to 10,000"),
         ({"x": ["a", "b"]}, "one column"),
-        ({"y": 3}, "y=3"),
+        ({"y": 3}, "Invalid y: 3"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(given: dict[str, Any], said: str) -> None:
     asked: dict[str, Any] = {"title": None, "chart": None, "x": None, "y": None, "rows": 10}
 
     with pytest.raises(ConnectorError) as refused:
-        look(**{**asked, **given}, every="1 second")
+        parse_options(**{**asked, **given}, every="1 second")
 
     assert said in str(refused.value)
 
 
 def test_an_unknown_column_is_told_with_the_near_miss() -> None:
     with pytest.raises(DefinitionError, match="unit") as refused:
-        require_columns(Look(x="unit"), ["units", "price"])
+        require_columns(DisplayOptions(x="unit"), ["units", "price"])
 
     assert refused.value.fix == 'Write x="units".'
 
@@ -314,10 +330,10 @@ def test_an_unknown_column_is_told_with_the_near_miss() -> None:
 def test_without_ipython_rows_are_plain_lines_and_it_says_so() -> None:
     script = (
         "import sys; sys.modules['IPython'] = None\n"
-        "from headrace.notebook import kernel, screen\n"
-        "from headrace.notebook.picture import Part\n"
+        "from headrace.notebook import kernel, output\n"
+        "from headrace.notebook.renderer import Part\n"
         "assert kernel.shell() is None\n"
-        "made = screen.Terminal(); made.open(('body',), None); made.show('body', Part('', 'rows'))"
+        "made = output.Terminal(); made.open(('body',), None); made.show('body', Part('', 'rows'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SetupError
-from headrace.jsonfile import write_json
+from headrace.json_file import write_json
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.runs import Desired
 from headrace.project import gaps, topics
@@ -72,7 +72,7 @@ def test_a_gap_in_what_a_function_reads_itself_is_refused_with_the_way_out(tmp_p
     write_json(work.places.desired("flow"), asdict(wanted))
 
     with pytest.raises(SetupError) as caught:
-        gaps.of_pipeline(work, "flow")
+        gaps.find(work, "flow")
 
     assert caught.value.code == "gap-of-own-source"
     assert "headrace.toml" in str(caught.value.fix)

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import Ends
-from headrace.jsonfile import write_json
-from headrace.model.alerts import ByTopic
+from headrace.connectors.kafka.broker_client import TopicEnds
+from headrace.connectors.kafka.connector import Kafka
+from headrace.json_file import write_json
+from headrace.model.alerts import TopicAlerts
 from headrace.model.pipeline import Definition, Query
-from headrace.model.places import Places
 from headrace.model.runs import Desired, RunSpec, run_name
+from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import Workspace, open_workspace
-from headrace.relay.alerting import AFTER_S, Alerting, by_topic
-from headrace.relay.taking import Goal, Taker, begin, deleted
-from headrace.state import alerttopics, folders
-from headrace.state.homes import home
+from headrace.relay.alert_topic import AlertTopicReader, Goal, count_deleted, starting_offsets
+from headrace.relay.alert_topics import AFTER_S, AlertTopics, by_topic
+from headrace.state import alert_topics, run_folders
+from headrace.state.installation import home
 
 VERSION = "v" * 12
 NOBODY = '[alerts]\nservers = "127.0.0.1:1"\n'
@@ -51,7 +51,7 @@ def deployed(
 def ran(work: Workspace, at: float, version: str = VERSION, ended_at: float | None = None) -> str:
     name = run_name("p", at, "ab12")
     spec = RunSpec(name, "p", str(work.project), str(work.places.state), version, "dev", "p.py")
-    folders.write_spec(work.places, spec)
+    run_folders.write_spec(work.places, spec)
     if ended_at is not None:
         ended(work, name, ended_at)
     return name
@@ -62,15 +62,15 @@ def ended(work: Workspace, run: str, at: float) -> None:
     os.utime(work.places.exit(run), (at, at))
 
 
-def line(until: float | None) -> ByTopic:
+def line(until: float | None) -> TopicAlerts:
     """As an earlier relay has left it."""
-    return ByTopic("p", "hot", "headraceAlerts", 10.0, until, None, VERSION, "dev")
+    return TopicAlerts("p", "hot", "headraceAlerts", 10.0, until, None, VERSION, "dev")
 
 
-class Idle(Taker):
+class Idle(AlertTopicReader):
     """Has taken nothing yet; without a thread, so that nobody waits for its end."""
 
-    def __init__(self, topic: Kafka, places: Places, home: str) -> None:
+    def __init__(self, topic: Kafka, places: StatePaths, home: str) -> None:
         self.since, self.until, self.problem = time.time(), None, None
         self.lost, self.lost_at = 0, None
 
@@ -78,10 +78,10 @@ class Idle(Taker):
         pass
 
 
-def asked(work: Workspace, alerting: Alerting | None = None) -> list[str]:
+def asked(work: Workspace, alerting: AlertTopics | None = None) -> list[str]:
     """The topics after a tick, by the file."""
-    (alerting or Alerting(Idle)).tick(work)
-    return [by.topic for by in alerttopics.read(work.places)]
+    (alerting or AlertTopics(Idle)).tick(work)
+    return [by.topic for by in alert_topics.read(work.places)]
 
 
 def test_the_topic_is_the_deployed_one_in_its_profile(tmp_path: Path) -> None:
@@ -100,32 +100,32 @@ def test_a_query_that_is_not_in_real_time_has_none(tmp_path: Path) -> None:
 
 def test_a_topic_that_cannot_be_read_is_told_and_not_forgotten(tmp_path: Path) -> None:
     work = deployed(tmp_path, "[alerts]\nserver = 1\n")
-    alerting = Alerting()
+    alerting = AlertTopics()
 
     (said,) = alerting.tick(work)
     alerting.close()
 
     assert "no field 'server'" in said
-    (found,) = alerttopics.read(work.places)
+    (found,) = alert_topics.read(work.places)
     assert "no field 'server'" in str(found.problem)
 
 
 def test_what_an_earlier_relay_has_left_goes_when_nothing_is_wanted(tmp_path: Path) -> None:
     work = deployed(tmp_path, "", "every")
-    alerttopics.write(work.places, [ByTopic("p", "hot", "headraceAlerts", 1.0)])
+    alert_topics.write(work.places, [TopicAlerts("p", "hot", "headraceAlerts", 1.0)])
 
-    assert Alerting().tick(work) == []
+    assert AlertTopics().tick(work) == []
 
-    assert alerttopics.read(work.places) == []
+    assert alert_topics.read(work.places) == []
 
 
 def test_a_relay_that_dies_again_and_again_does_not_begin_anew(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
-    alerttopics.write(work.places, [line(20.0)])
+    alert_topics.write(work.places, [line(20.0)])
 
     assert asked(work) == ["headraceAlerts"]
 
-    (found,) = alerttopics.read(work.places)
+    (found,) = alert_topics.read(work.places)
     assert (found.since, found.until) == (10.0, 20.0)
 
 
@@ -141,7 +141,7 @@ def test_a_topic_is_taken_from_until_the_run_that_writes_there_has_ended(
     tmp_path: Path, toml: str, trigger: str, topics: list[str]
 ) -> None:
     work = deployed(tmp_path, NOBODY)
-    run, alerting = ran(work, 1e6), Alerting(Idle)
+    run, alerting = ran(work, 1e6), AlertTopics(Idle)
     assert asked(work, alerting) == ["headraceAlerts"]
 
     deployed(tmp_path, toml, trigger, version="w" * 12)
@@ -153,12 +153,12 @@ def test_a_topic_is_taken_from_until_the_run_that_writes_there_has_ended(
 def test_the_same_topic_of_a_new_version_is_one(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6)
-    alerttopics.write(work.places, [line(20.0)])
+    alert_topics.write(work.places, [line(20.0)])
     deployed(tmp_path, NOBODY, version="w" * 12)
 
     assert asked(work) == ["headraceAlerts"]
 
-    (found,) = alerttopics.read(work.places)
+    (found,) = alert_topics.read(work.places)
     assert (found.until, found.version) == (20.0, "w" * 12)
 
 
@@ -168,7 +168,7 @@ def test_also_a_relay_that_was_not_there_takes_what_an_earlier_run_has_left(
     """Down on Friday with the broker away; another topic on Monday."""
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6, ended_at=1_000_500.0)
-    alerttopics.write(work.places, [line(until=1_000_400.0)])
+    alert_topics.write(work.places, [line(until=1_000_400.0)])
     deployed(tmp_path, OTHER, version="w" * 12)
     ran(work, 2e6, "w" * 12)
 
@@ -178,7 +178,7 @@ def test_also_a_relay_that_was_not_there_takes_what_an_earlier_run_has_left(
 def test_a_topic_is_left_once_all_that_was_written_there_is_taken(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6, ended_at=1_000_500.0)
-    alerttopics.write(work.places, [line(until=1_000_500.0 + AFTER_S)])
+    alert_topics.write(work.places, [line(until=1_000_500.0 + AFTER_S)])
     deployed(tmp_path, OTHER, version="w" * 12)
     ran(work, 2e6, "w" * 12)
 
@@ -188,7 +188,7 @@ def test_a_topic_is_left_once_all_that_was_written_there_is_taken(tmp_path: Path
 def test_a_run_two_deployments_ago_still_counts(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6)
-    alerting = Alerting(Idle)
+    alerting = AlertTopics(Idle)
     asked(work, alerting)
     deployed(tmp_path, NOBODY, version="u" * 12)  # and none of it has run
     asked(work, alerting)
@@ -202,42 +202,42 @@ def test_a_topic_whose_broker_is_gone_is_given_up_after_a_day(
 ) -> None:
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6, ended_at=time.time())
-    alerttopics.write(work.places, [line(until=20.0)])
+    alert_topics.write(work.places, [line(until=20.0)])
     deployed(tmp_path, OTHER, version="w" * 12)
-    alerting = Alerting(Idle)
+    alerting = AlertTopics(Idle)
     assert asked(work, alerting) == ["other", "headraceAlerts"]
 
-    monkeypatch.setattr("headrace.relay.alerting.LEFT_S", 0.0)
+    monkeypatch.setattr("headrace.relay.alert_topics.LEFT_S", 0.0)
     assert asked(work, alerting) == ["other"]
 
-    assert caplog.messages == ["alert rows of hot in headraceAlerts are given up"]
+    assert caplog.messages == ["giving up on alert rows of hot in headraceAlerts"]
 
 
 def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     work = deployed(tmp_path, "[alerts]\nserver = 1\n")
     work.places.alert_topics.mkdir()
 
-    said = Alerting().tick(work)
+    said = AlertTopics().tick(work)
 
     assert any("alerttopics.json cannot be written" in one for one in said)
 
 
 def test_rows_that_were_lost_are_counted_on_by_another_relay(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
-    alerttopics.write(work.places, [replace(line(20.0), lost=5, lost_at=15.0)])
+    alert_topics.write(work.places, [replace(line(20.0), lost=5, lost_at=15.0)])
     made: list[Idle] = []
 
-    def start(topic: Kafka, places: Places, home: str) -> Taker:
+    def start(topic: Kafka, places: StatePaths, home: str) -> AlertTopicReader:
         made.append(Idle(topic, places, home))
         return made[0]
 
-    alerting = Alerting(start)
+    alerting = AlertTopics(start)
     alerting.tick(work)
-    (first,) = alerttopics.read(work.places)
+    (first,) = alert_topics.read(work.places)
     made[0].lost, made[0].lost_at = 2, 30.0
     for _ in range(2):
         alerting.tick(work)
-    (second,) = alerttopics.read(work.places)
+    (second,) = alert_topics.read(work.places)
 
     assert (first.lost, first.lost_at) == (5, 15.0)
     assert (second.lost, second.lost_at) == (7, 30.0)
@@ -246,20 +246,20 @@ def test_rows_that_were_lost_are_counted_on_by_another_relay(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("known", "ends", "starts", "lost"),
     [
-        ({}, {0: Ends(3, 9)}, {0: 3}, 0),
-        ({0: 5}, {0: Ends(3, 9)}, {0: 5}, 0),
-        ({0: 9}, {0: Ends(3, 9)}, {0: 9}, 0),
-        ({0: 1}, {0: Ends(3, 9)}, {0: 3}, 2),
-        ({0: 1, 1: 4}, {0: Ends(3, 9), 1: Ends(9, 9)}, {0: 3, 1: 9}, 7),
-        ({0: 12}, {0: Ends(3, 9)}, {0: 3}, 0),
-        ({0: 5}, {0: Ends(3, 9), 1: Ends(0, 2)}, {0: 5, 1: 0}, 0),
+        ({}, {0: TopicEnds(3, 9)}, {0: 3}, 0),
+        ({0: 5}, {0: TopicEnds(3, 9)}, {0: 5}, 0),
+        ({0: 9}, {0: TopicEnds(3, 9)}, {0: 9}, 0),
+        ({0: 1}, {0: TopicEnds(3, 9)}, {0: 3}, 2),
+        ({0: 1, 1: 4}, {0: TopicEnds(3, 9), 1: TopicEnds(9, 9)}, {0: 3, 1: 9}, 7),
+        ({0: 12}, {0: TopicEnds(3, 9)}, {0: 3}, 0),
+        ({0: 5}, {0: TopicEnds(3, 9), 1: TopicEnds(0, 2)}, {0: 5, 1: 0}, 0),
     ],
 )
 def test_it_goes_on_where_it_was_or_where_the_topic_begins(
-    known: dict[int, int], ends: dict[int, Ends], starts: dict[int, int], lost: int
+    known: dict[int, int], ends: dict[int, TopicEnds], starts: dict[int, int], lost: int
 ) -> None:
-    assert begin(known, ends) == starts
-    assert deleted(known, ends) == lost
+    assert starting_offsets(known, ends) == starts
+    assert count_deleted(known, ends) == lost
 
 
 def test_all_is_taken_once_every_partition_is_where_it_ended_then() -> None:
@@ -271,7 +271,7 @@ def test_all_is_taken_once_every_partition_is_where_it_ended_then() -> None:
 
 
 def test_a_state_folder_has_a_name_of_its_own(tmp_path: Path) -> None:
-    first, second = Places(tmp_path / "a"), Places(tmp_path / "b")
+    first, second = StatePaths(tmp_path / "a"), StatePaths(tmp_path / "b")
 
     assert home(first) == home(first) != home(second)
     assert [path.name for path in first.state.iterdir()] == ["home"]

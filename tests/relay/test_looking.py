@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from brokers.deployed import committed, workspace
-from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import Ends
+from headrace.connectors.kafka.broker_client import TopicEnds
+from headrace.connectors.kafka.connector import Kafka
 from headrace.model.lag import QueryLag
-from headrace.relay import looking
-from headrace.relay.looking import AGED_S, Looking
+from headrace.relay import lag
+from headrace.relay.lag import AGED_S, LagMonitor
 
 WRITTEN_AT = 1.0
 
@@ -32,15 +32,17 @@ class Marked:
     def topics(self) -> dict[str, list[int]]:
         return {"t": list(range(8))}
 
-    def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], Ends]:
-        return {(t, p): Ends(0, self.high) for t, found in partitions.items() for p in found}
+    def ends(self, partitions: Mapping[str, Iterable[int]]) -> dict[tuple[str, int], TopicEnds]:
+        return {(t, p): TopicEnds(0, self.high) for t, found in partitions.items() for p in found}
 
-    def moment(self, topic: str, partition: int, offset: int, within_s: float) -> float | None:
+    def timestamp_at(
+        self, topic: str, partition: int, offset: int, within_s: float
+    ) -> float | None:
         self.asked.append(partition)
         self.now += within_s if partition in self.empty else 0.01
         return None if partition in self.empty else WRITTEN_AT
 
-    def kept_s(self, topic: str) -> float | None:
+    def retention_s(self, topic: str) -> float | None:
         return None
 
     def close(self) -> None:
@@ -50,7 +52,7 @@ class Marked:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Marked:
     found = Marked(Kafka("b:1", subscribe=("t",)), 1.0)
-    monkeypatch.setattr(looking, "Broker", lambda *_: found)
+    monkeypatch.setattr(lag, "BrokerClient", lambda *_: found)
     return found
 
 
@@ -65,7 +67,7 @@ def test_partitions_with_only_markers_ahead_cost_one_look_its_two_seconds(
     work = workspace(tmp_path, {"servers": "b:1", "subscribe": "t"})
     committed(tmp_path, 0, {"t": {str(n): 1 for n in range(8)}})
     broker.empty = (2, 5)
-    relay = Looking(lambda: broker.now)
+    relay = LagMonitor(lambda: broker.now)
 
     first = waiting(relay.look(work))
     spent_s = broker.now
@@ -83,7 +85,7 @@ def test_a_place_without_a_record_is_asked_again_when_something_came(
     work = workspace(tmp_path, {"servers": "b:1", "subscribe": "t"})
     committed(tmp_path, 0, {"t": {"0": 1}})
     broker.empty = (0,)
-    relay = Looking(lambda: broker.now)
+    relay = LagMonitor(lambda: broker.now)
 
     relay.look(work)
     relay.look(work)

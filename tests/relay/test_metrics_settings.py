@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.model.exports import Export
 from headrace.project.workspace import Workspace, open_workspace
-from headrace.relay.metrics import Metrics
+from headrace.relay.kafka_metrics import KafkaMetrics
 from headrace.state import exports
 
 RIGHT = '[metrics.kafka]\nservers = "127.0.0.1:1"\n'
@@ -26,7 +26,7 @@ def told(work: Workspace) -> Export:
 
 
 def test_a_wrong_field_is_said_and_what_stood_there_before_holds(tmp_path: Path) -> None:
-    metrics = Metrics()
+    metrics = KafkaMetrics()
     assert metrics.tick(written(tmp_path, RIGHT)) == []
 
     (said,) = metrics.tick(written(tmp_path, WRONG))
@@ -42,7 +42,7 @@ def test_a_wrong_field_is_said_and_what_stood_there_before_holds(tmp_path: Path)
 def test_a_field_that_was_never_right_is_said_too(tmp_path: Path) -> None:
     work = written(tmp_path, WRONG)
 
-    (said,) = Metrics().tick(work)
+    (said,) = KafkaMetrics().tick(work)
 
     assert str(told(work).words(0.0)).endswith(f"to [metrics.kafka]: none waits. {said}")
 
@@ -50,6 +50,6 @@ def test_a_field_that_was_never_right_is_said_too(tmp_path: Path) -> None:
 def test_what_is_not_asked_for_leaves_nothing(tmp_path: Path) -> None:
     work = written(tmp_path, "")
 
-    assert Metrics().tick(work) == []
+    assert KafkaMetrics().tick(work) == []
 
-    assert exports.listed(work.places) == []
+    assert exports.read_all(work.places) == []

@@ -10,11 +10,13 @@ import pytest
 
 from headrace import config
 from headrace.define import graph, loader
-from headrace.driver.build import Built, build
+from headrace.driver.build import BuiltPipeline, build
 from headrace.errors import Error, Problems
 
 
-def built(spark: Any, folder: Path, code: str, profile: str = "dev", **options: Any) -> Built:
+def built(
+    spark: Any, folder: Path, code: str, profile: str = "dev", **options: Any
+) -> BuiltPipeline:
     (folder / "orders.py").write_text(
         "import headrace as hr\nfrom pyspark.sql import functions as F\n" + textwrap.dedent(code)
     )
@@ -23,7 +25,7 @@ def built(spark: Any, folder: Path, code: str, profile: str = "dev", **options: 
     return build(graph.resolve("orders", loaded.collector, settings), spark, settings, **options)
 
 
-def drained(spark: Any, result: Built) -> None:
+def drained(spark: Any, result: BuiltPipeline) -> None:
     """Run each query until it has read what is there, in order, as a driver would start them."""
     for one in result.planned:
         query = one.query

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.connectors import alertlines, alerttopic
-from headrace.connectors.alerttopic import AlertTopic, Owner
-from headrace.connectors.kafka import kafka
-from headrace.connectors.kafkafollow import Record
+from headrace.connectors import alert_rows, alert_topic
+from headrace.connectors.alert_topic import AlertTopic, Owner
+from headrace.connectors.kafka.connector import kafka
+from headrace.connectors.kafka.topic_follower import Record
 from headrace.model.alerts import TopicRow
 
 pytestmark = pytest.mark.spark
@@ -22,10 +22,10 @@ SINK = AlertTopic(
 
 
 def taken(frame: Any) -> list[TopicRow]:
-    shaped = SINK.shaped(frame)
+    shaped = SINK.prepare_frame(frame)
     assert SINK.sink_problem(dict(shaped.dtypes)) is None
     found = [
-        alerttopic.opened(Record(0, number, 1.0, row["value"].encode()), "h")
+        alert_topic.parse_record(Record(0, number, 1.0, row["value"].encode()), "h")
         for number, row in enumerate(shaped.collect())
     ]
     return [one for one in found if one is not None]
@@ -64,13 +64,13 @@ def test_a_small_nested_value_travels_whole_and_of_a_large_one_its_beginning(
 
     assert isinstance(small.row.data["v"], list | dict)
     assert isinstance(large.row.data["v"], str)
-    assert len(large.row.data["v"]) == alertlines.TEXT_CHARS_MAX
+    assert len(large.row.data["v"]) == alert_rows.TEXT_CHARS_MAX
     assert large.row.data["v"].endswith("…")
 
 
 def test_a_record_stays_below_what_a_broker_takes(spark: Any) -> None:
     columns = ", ".join(f"{NESTED['list'].format(n=100000)} AS v{n}" for n in range(9))
 
-    shaped = SINK.shaped(spark.sql(f"SELECT 'a' AS k, now() AS at, {columns}"))
+    shaped = SINK.prepare_frame(spark.sql(f"SELECT 'a' AS k, now() AS at, {columns}"))
 
     assert len(shaped.collect()[0]["value"]) < 20_000

@@ -59,14 +59,14 @@ def test_json_without_a_schema_suggests_the_one_that_its_files_have(
     problem = refused(hr.json(tmp_path), spark)
 
     assert problem.code == "missing-schema"
-    assert problem.fix == 'Give it schema="id bigint, name string".'
+    assert problem.fix == 'Add schema="id bigint, name string".'
 
 
 def test_an_empty_folder_without_a_schema_says_what_to_write(spark: Any, tmp_path: Path) -> None:
     problem = refused(hr.parquet(tmp_path), spark)
 
     assert problem.code == "missing-schema"
-    assert "no file yet" in str(problem.why)
+    assert "no files to read the schema from" in str(problem.why)
 
 
 def test_a_missing_folder_is_an_error_with_the_near_miss(spark: Any, tmp_path: Path) -> None:

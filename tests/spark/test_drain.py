@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from headrace.checkpoints import layout
-from headrace.driver.drain import How, drain
+from headrace.driver.drain import DrainResult, drain
 
 pytestmark = pytest.mark.spark
 
@@ -52,9 +52,9 @@ def test_a_running_batch_is_finished_and_committed(
 
     ended = drain(spark, [query], timeout_s=20, is_hurried=never)
 
-    assert ended == {str(query.runId): How.CLEAN}
+    assert ended == {str(query.runId): DrainResult.CLEAN}
     assert finished
-    assert finished[-1] == layout.last_committed(tmp_path / "c")
+    assert finished[-1] == layout.last_committed_batch(tmp_path / "c")
     assert query.exception() is None
 
 
@@ -73,7 +73,7 @@ def test_a_batch_that_takes_too_long_is_cut_and_said_to_be(
 
     ended = drain(spark, [query], timeout_s=0.5, is_hurried=never)
 
-    assert ended == {str(query.runId): How.CUT}
+    assert ended == {str(query.runId): DrainResult.CUT}
 
 
 def test_a_second_signal_does_not_wait_for_the_deadline(
@@ -92,5 +92,5 @@ def test_a_second_signal_does_not_wait_for_the_deadline(
 
     ended = drain(spark, [query], timeout_s=60, is_hurried=lambda: True)
 
-    assert ended == {str(query.runId): How.CUT}
+    assert ended == {str(query.runId): DrainResult.CUT}
     assert time.monotonic() - began < 30

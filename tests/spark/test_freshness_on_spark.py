@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from headrace.driver.events import EventsFile
-from headrace.driver.fleet import Fleet, Watched
-from headrace.model import health
-from headrace.model.events import Event, Kind
-from headrace.model.runview import RunView, fold_all
+from headrace.driver.queries import Queries, RunningQuery
+from headrace.health import judgement
+from headrace.health.run_view import RunView, fold_all
+from headrace.model.events import Event, EventKind
 
 pytestmark = pytest.mark.spark
 
@@ -25,12 +25,12 @@ SLACK_S = 30.0  # a slow machine makes answers older, never younger
 
 
 class Run:
-    """A fleet with its listener, and the events it wrote."""
+    """Queries with their listener, and the events they wrote."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
-        self.fleet = Fleet(spark=None, events=EventsFile(folder / "events.jsonl"))
-        self.fleet.attach(spark)
+        self.queries = Queries(spark=None, events=EventsFile(folder / "events.jsonl"))
+        self.queries.attach(spark)
         self._fed = 0
 
     def feed(self, age_s: float, text: str = '{"a": 1}\n', into: str = "incoming") -> None:
@@ -55,10 +55,10 @@ class Run:
         query = (writer.format("noop") if mode == "update" else writer.format("json")).start(
             None if mode == "update" else str(sink)
         )
-        self.fleet.enter(Watched(name, query, checkpoint), 1, facts)
+        self.queries.enter(RunningQuery(name, query, checkpoint), None, facts)
         assert query.awaitTermination(120)
         deadline = time.monotonic() + 30
-        while str(query.runId) not in self.fleet.terminated:
+        while str(query.runId) not in self.queries.terminated:
             assert time.monotonic() < deadline, "Spark's listener lost the end of the query"
             time.sleep(0.02)
 
@@ -68,7 +68,7 @@ class Run:
 
     def fresh(self, name: str) -> list[dict[str, Any]]:
         """Of every batch with rows, in order."""
-        told = [e for e in self.told() if e.kind is Kind.PROGRESSED and e.query == name]
+        told = [e for e in self.told() if e.kind is EventKind.PROGRESSED and e.query == name]
         return [e.data["fresh"] for e in told if e.data["progress"]["numInputRows"]]
 
     def view(self) -> RunView:
@@ -79,7 +79,7 @@ class Run:
 def run(spark: SparkSession, tmp_path: Path) -> Iterator[Run]:
     one = Run(spark, tmp_path)
     yield one
-    for watched in one.fleet.all():
+    for watched in one.queries.all():
         watched.query.stop()
 
 
@@ -129,7 +129,7 @@ def test_a_promise_is_held_against_the_files(run: Run) -> None:
     view = run.view()
     running = replace(view.queries["copied"], terminated_at=None)
 
-    words = health.broken_promise(view, running, time.time())
+    words = judgement.broken_promise(view, running, time.time())
 
     assert words is not None
     assert words.endswith("min old, promised within 60 s")
@@ -142,7 +142,7 @@ def test_what_is_read_back_has_the_age_of_what_came_before(run: Run) -> None:
     view = run.view()
 
     own = view.queries["second"].fresh.p50_ms
-    total, _ = health.freshness(view, view.queries["second"])
+    total, _ = judgement.freshness(view, view.queries["second"])
 
     assert own is not None
     assert total is not None
@@ -164,7 +164,7 @@ def test_late_rows_are_counted(run: Run) -> None:
     run.drain("counted", counted, mode="update")
 
     view = run.view()
-    (row,) = health.query_statuses(health.Subject(None, view), time.time())  # type: ignore[arg-type]
+    (row,) = judgement.query_statuses(judgement.Subject(None, view), time.time())  # type: ignore[arg-type]
     assert (row.late_rows, row.rows_in) == (2, 6)
     assert row.fresh_basis == "arrival"
 
@@ -175,7 +175,7 @@ def test_rows_of_a_rate_source_are_as_old_as_the_time_between_two_looks(run: Run
     writer = frame.writeStream.queryName("ticks").format("noop")
     writer = writer.option("checkpointLocation", checkpoint).trigger(processingTime="2 seconds")
     query = writer.start()
-    run.fleet.enter(Watched("ticks", query, checkpoint), 1, {})
+    run.queries.enter(RunningQuery("ticks", query, checkpoint), None, {})
 
     deadline = time.monotonic() + 60
     while not [one for one in run.fresh("ticks") if one]:
@@ -183,7 +183,7 @@ def test_rows_of_a_rate_source_are_as_old_as_the_time_between_two_looks(run: Run
         time.sleep(0.1)
     query.stop()
 
-    told = next(e.data for e in run.told() if e.kind is Kind.PROGRESSED and e.data["fresh"])
+    told = next(e.data for e in run.told() if e.kind is EventKind.PROGRESSED and e.data["fresh"])
     found, source = told["fresh"], told["progress"]["sources"][0]
     since_ms = 1000 * source["numInputRows"] / source["inputRowsPerSecond"]  # as Spark says
     assert found["basis"] == "trigger"

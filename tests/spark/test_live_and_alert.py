@@ -14,12 +14,12 @@ import pytest
 import headrace as hr
 from headrace import config
 from headrace.connectors import alert as alert_sink
-from headrace.connectors import snapshots
+from headrace.connectors import live_snapshots
 from headrace.errors import ConnectorError
-from headrace.model.places import Places
+from headrace.model.state_paths import StatePaths
 from headrace.store import alerts, db
-from headrace.supervisor.history import History
-from headrace.supervisor.taking import Taking
+from headrace.supervisor.alert_files import AlertFileReader
+from headrace.supervisor.store_writer import StoreWriter
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +32,7 @@ class Stage:
     def __init__(self, spark: Any, folder: Path, made: Any, mode: str, build: Any = None) -> None:
         self.spark, self.folder, self.mode = spark, folder, mode
         (folder / "in").mkdir()
-        self.sink = made.of_query(config.load(folder), "p", "q")
+        self.sink = made.bind_to_query(config.load(folder), "p", "q")
         self.build = build or (lambda frame: frame)
         self.fed = 0
 
@@ -44,7 +44,7 @@ class Stage:
 
     def run(self) -> None:
         frame = self.build(hr.json(self.folder / "in", schema=SCHEMA).read(self.spark))
-        frame = self.sink.shaped(frame)
+        frame = self.sink.prepare_frame(frame)
         assert self.sink.sink_problem(dict(frame.dtypes)) is None
         keep = str(self.folder / "checkpoint")
         writer = self.sink.attach(frame.writeStream, query="q", mode=self.mode, checkpoint=keep)
@@ -61,7 +61,7 @@ class Stage:
 
     @property
     def table(self) -> list[tuple[Any, ...]]:
-        path = snapshots.newest(Path(self.sink.path))
+        path = live_snapshots.newest(Path(self.sink.path))
         assert path is not None
         return [tuple(row.values()) for row in pq.read_table(path).to_pylist()]
 
@@ -76,7 +76,7 @@ def test_a_live_table_is_the_same_after_a_batch_is_seen_again(spark: Any, tmp_pa
         stage.feed(*rows)
         stage.run()
     once = stage.table
-    files = snapshots.numbers(Path(stage.sink.path))
+    files = live_snapshots.numbers(Path(stage.sink.path))
 
     stage.forget_last_commit()
     stage.run()
@@ -84,7 +84,7 @@ def test_a_live_table_is_the_same_after_a_batch_is_seen_again(spark: Any, tmp_pa
     assert stage.table == once
     assert sorted(once) == [("a", 2), ("b", 1), ("c", 1)]
     assert once[-1] == ("c", 1)
-    assert snapshots.numbers(Path(stage.sink.path)) == files == [0, 1, 2]
+    assert live_snapshots.numbers(Path(stage.sink.path)) == files == [0, 1, 2]
 
 
 def test_a_small_live_table_takes_no_state_away_from_its_query(spark: Any, tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_a_small_live_table_takes_no_state_away_from_its_query(spark: Any, tmp_p
     unique.run()
 
     assert [row[0] for row in unique.table][-1] == "new"
-    said = pq.read_schema(str(snapshots.newest(Path(unique.sink.path)))).metadata
-    assert json.loads(said[snapshots.METADATA])["truncated"] is True
+    said = pq.read_schema(str(live_snapshots.newest(Path(unique.sink.path)))).metadata
+    assert json.loads(said[live_snapshots.METADATA])["truncated"] is True
     assert len(unique.table) == 2
     # 40 rows once, then only the new one: had state been lost, old keys would have come again.
-    assert snapshots.numbers(Path(unique.sink.path)) == [0, 3]
+    assert live_snapshots.numbers(Path(unique.sink.path)) == [0, 3]
 
 
 def test_a_complete_result_keeps_its_order_and_its_first_rows(spark: Any, tmp_path: Path) -> None:
@@ -120,17 +120,17 @@ def test_a_complete_result_keeps_its_order_and_its_first_rows(spark: Any, tmp_pa
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    made = History(Places(tmp_path.resolve() / ".headrace"))
+def history(tmp_path: Path) -> Iterator[StoreWriter]:
+    made = StoreWriter(StatePaths(tmp_path.resolve() / ".headrace"))
     yield made
     made.close()
 
 
-def taken(folder: Path, history: History) -> list[tuple[str, int, bool, int]]:
-    places = Places(folder.resolve() / ".headrace")
-    Taking(places, history, lambda: 5000.0).take(lambda *_: None, 5000.0)
+def taken(folder: Path, history: StoreWriter) -> list[tuple[str, int, bool, int]]:
+    places = StatePaths(folder.resolve() / ".headrace")
+    AlertFileReader(places, history, lambda: 5000.0).take(lambda *_: None, 5000.0)
     conn = db.open_readonly(places.alerts)
-    found = alerts.listed(conn, "all")
+    found = alerts.list_alerts(conn, "all")
     conn.close()
     return sorted((a.key, a.count, a.resolved_at is None, a.reopened) for a in found)
 
@@ -139,7 +139,7 @@ HOT = hr.alert(key="k", title="{k}: load {load}", severity="critical", clear="lo
 
 
 def test_a_batch_of_alert_rows_seen_again_opens_nothing_twice(
-    spark: Any, tmp_path: Path, history: History
+    spark: Any, tmp_path: Path, history: StoreWriter
 ) -> None:
     stage = Stage(spark, tmp_path, HOT, "append")
     stage.feed(("a", 99.0), ("a", 99.5), ("b", 99.0))
@@ -157,7 +157,7 @@ def test_a_batch_of_alert_rows_seen_again_opens_nothing_twice(
 
 
 def test_a_batch_seen_again_before_it_was_taken_is_one_too(
-    spark: Any, tmp_path: Path, history: History
+    spark: Any, tmp_path: Path, history: StoreWriter
 ) -> None:
     stage = Stage(spark, tmp_path, HOT, "append")
     stage.feed(("a", 99.0))
@@ -168,7 +168,9 @@ def test_a_batch_seen_again_before_it_was_taken_is_one_too(
     assert taken(tmp_path, history) == [("p/q/a", 1, True, 0)]
 
 
-def test_rows_are_ordered_by_their_own_time(spark: Any, tmp_path: Path, history: History) -> None:
+def test_rows_are_ordered_by_their_own_time(
+    spark: Any, tmp_path: Path, history: StoreWriter
+) -> None:
     stage = Stage(spark, tmp_path, HOT, "append")
     late = '{"k":"a","load":99.0,"at":"2026-01-01T11:00:00Z"}'
     early = '{"k":"a","load":1.0,"at":"2026-01-01T10:00:00Z"}'
@@ -179,7 +181,7 @@ def test_rows_are_ordered_by_their_own_time(spark: Any, tmp_path: Path, history:
 
 
 def test_too_many_rows_are_told_as_an_alert_of_their_own(
-    spark: Any, tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, history: StoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alert_sink, "ALERT_ROWS_MAX", 3)
     stage = Stage(spark, tmp_path, replace(HOT, at=None), "append")
@@ -195,7 +197,7 @@ def test_resolved_is_the_querys_own_column_or_never(spark: Any) -> None:
     clear = hr.alert(key="k", title="t", clear="n > 1")
 
     def shaped(sink: Any, sql: str) -> list[bool]:
-        return [row.resolved for row in sink.shaped(spark.sql(sql)).collect()]
+        return [row.resolved for row in sink.prepare_frame(spark.sql(sql)).collect()]
 
     assert shaped(plain, "SELECT 1 AS k") == [False]
     rows = "SELECT * FROM VALUES (1, true), (2, null), (3, false) AS t (k, resolved)"

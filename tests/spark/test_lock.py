@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.driver import lock
+from headrace.driver import checkpoint_lock
 from headrace.driver.events import EventsFile
-from headrace.driver.fleet import Claim, Fleet
+from headrace.driver.queries import Claim, Queries
 from headrace.errors import CheckpointError
 
 pytestmark = pytest.mark.spark
@@ -30,9 +30,9 @@ def jvm_pid(spark: SparkSession) -> int:
 
 
 def test_the_jvm_is_the_holder_not_python(spark: SparkSession, tmp_path: Path) -> None:
-    lock.take(spark, str(tmp_path / "q" / "v1"))
+    checkpoint_lock.take(spark, str(tmp_path / "q" / "v1"))
 
-    assert lock.holder_pid(tmp_path / "q" / "v1.lock") == jvm_pid(spark)
+    assert checkpoint_lock.holder_pid(tmp_path / "q" / "v1.lock") == jvm_pid(spark)
 
 
 def test_a_lock_held_elsewhere_is_refused_and_the_holder_named(
@@ -47,7 +47,7 @@ def test_a_lock_held_elsewhere_is_refused_and_the_holder_named(
     assert other.stdout.readline() == b"held\n"
     try:
         with pytest.raises(CheckpointError, match=f"process {other.pid}") as caught:
-            lock.take(spark, str(tmp_path / "v1"))
+            checkpoint_lock.take(spark, str(tmp_path / "v1"))
     finally:
         other.stdin.close()
         other.stdout.close()
@@ -58,42 +58,44 @@ def test_a_lock_held_elsewhere_is_refused_and_the_holder_named(
 
 
 def test_a_lock_of_ours_is_kept_when_it_is_taken_again(spark: SparkSession, tmp_path: Path) -> None:
-    lock.take(spark, str(tmp_path / "v1"))
+    checkpoint_lock.take(spark, str(tmp_path / "v1"))
 
-    lock.take(spark, (tmp_path / "v1").as_uri())
+    checkpoint_lock.take(spark, (tmp_path / "v1").as_uri())
 
-    assert lock.holder_pid(tmp_path / "v1.lock") == jvm_pid(spark)
+    assert checkpoint_lock.holder_pid(tmp_path / "v1.lock") == jvm_pid(spark)
 
 
 def test_two_queries_of_one_run_cannot_have_one_checkpoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    ours = Fleet(spark, EventsFile(tmp_path / "events.jsonl"))
+    ours = Queries(spark, EventsFile(tmp_path / "events.jsonl"))
     ours.claim(spark, str(tmp_path / "v1"), Claim("project", "pipeline", "one"))
 
     with pytest.raises(CheckpointError) as caught:
         ours.claim(spark, (tmp_path / "v1").as_uri(), Claim("project", "pipeline", "two"))
 
     assert caught.value.code == "checkpoint-shared"
-    assert lock.holder_pid(tmp_path / "v1.lock") == jvm_pid(spark), "the first keeps its lock"
+    assert checkpoint_lock.holder_pid(tmp_path / "v1.lock") == jvm_pid(spark), (
+        "the first keeps its lock"
+    )
 
 
 def test_a_place_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
 
     with pytest.raises(CheckpointError) as caught:
-        lock.take(spark, str(tmp_path / "file" / "v1"))
+        checkpoint_lock.take(spark, str(tmp_path / "file" / "v1"))
 
     assert caught.value.code == "checkpoint-unwritable"
     assert str(tmp_path / "file") in caught.value.what
 
 
 def test_an_object_store_has_no_kernel_lock(spark: SparkSession) -> None:
-    lock.take(spark, "s3a://bucket/checkpoints/q/v1")
+    checkpoint_lock.take(spark, "s3a://bucket/checkpoints/q/v1")
 
-    assert lock.local_path("s3a://bucket/checkpoints/q/v1") is None
+    assert checkpoint_lock.local_path("s3a://bucket/checkpoints/q/v1") is None
 
 
 @pytest.mark.parametrize("uri", ["file:///srv/a%20b/v1", "file:/srv/a%20b/v1", "/srv/a%20b/v1"])
 def test_a_file_uri_is_read_as_hadoop_reads_it(uri: str) -> None:
-    assert lock.local_path(uri) == Path("/srv/a%20b/v1")
+    assert checkpoint_lock.local_path(uri) == Path("/srv/a%20b/v1")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from building import built, drained, problems
 
-from headrace.transforms.engines import chosen
-from headrace.transforms.notes import Notes
+from headrace.transforms.build_notes import BuildNotes
+from headrace.transforms.engines import choose
 from headrace.transforms.quarantine import OBSERVED
 
 pytestmark = pytest.mark.spark
@@ -95,10 +95,10 @@ def test_a_view_of_a_query_in_real_time_has_no_python_whoever_asks_first(
 
 
 def test_a_cluster_has_arrow_only_where_somebody_asks_for_it() -> None:
-    elsewhere = Notes(is_from_brokers=True, is_local=False)
+    elsewhere = BuildNotes(is_from_brokers=True, is_local=False)
 
-    assert chosen("auto", elsewhere, None) == "spark"
-    assert chosen("arrow", elsewhere, None) == "arrow"
+    assert choose("auto", elsewhere, None) == "spark"
+    assert choose("arrow", elsewhere, None) == "arrow"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,10 @@ def test_the_engine_is_chosen_where_it_is_sure_and_pays(
 @pytest.mark.parametrize(
     ("view", "says"),
     [
-        ('hr.parse_json(lines, "id int", engine="polars")', "no engine 'polars'"),
+        (
+            'hr.parse_json(lines, "id int", engine="polars")',
+            "Invalid engine for hr.parse_json: 'polars'",
+        ),
         ('hr.parse_json(lines, "id map<string,int>", engine="arrow")', "id is map<string,int>"),
         ('hr.parse_json(lines, "id int", engine="arrow", options={"a": 1})', "options="),
     ],

@@ -13,7 +13,7 @@ from building import built, drained, problems
 from headrace import config
 from headrace.driver import pipeline
 from headrace.driver.events import EventsFile
-from headrace.driver.fleet import Fleet
+from headrace.driver.queries import Queries
 from headrace.errors import CheckpointError
 from headrace.model.runs import RunSpec
 from headrace.transforms.quarantine import OBSERVED, RAW_BYTES
@@ -95,7 +95,7 @@ def test_every_bad_record_is_kept_with_its_reason(spark: Any, folder: Path) -> N
         assert (row.rule, row.version) == ("parse_json", "v-abc")
     details = {r.source.rsplit("/", 1)[-1]: r.detail for r in kept}
     assert details["wrong-type.several_fields.json"] == (
-        "id is no int, load is no double, ok is no boolean"
+        "id is not of type int, load is not of type double, ok is not of type boolean"
     )
     assert details["missing-field.empty_object.json"] == "id is missing"
     assert details["malformed.plain_text.json"] is None
@@ -224,7 +224,7 @@ def test_a_quarantine_that_does_not_fit_its_checkpoint_is_refused_before_any_sta
     log.mkdir(parents=True)
     (log / "0").write_text("v1")
     spec = RunSpec("orders-1", "orders", str(folder), str(folder / ".headrace"), "v", "dev", "o.py")
-    ours = Fleet(spark, EventsFile(folder / "events.jsonl"))
+    ours = Queries(spark, EventsFile(folder / "events.jsonl"))
 
     with pytest.raises(CheckpointError) as caught:
         pipeline._claim(spark, spec, config.load(folder, "dev"), hidden, ours)

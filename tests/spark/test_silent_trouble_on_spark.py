@@ -16,14 +16,14 @@ from building import built
 from pyspark.sql import SparkSession
 
 from headrace.driver import pipeline
-from headrace.driver.counts import Counts
+from headrace.driver.batch_counts import BatchCounts
 from headrace.driver.events import EventsFile
-from headrace.driver.fleet import Fleet
-from headrace.model.conditions import table
-from headrace.model.events import Event, Kind
+from headrace.driver.queries import Queries
+from headrace.health.conditions import table
+from headrace.health.run_view import fold_all
+from headrace.model.events import Event, EventKind
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
-from headrace.model.runview import fold_all
 
 pytestmark = pytest.mark.spark
 
@@ -77,11 +77,11 @@ class Staged:
         spark.range(1000).selectExpr("id", "'x' as name").write.parquet(str(folder / "customers"))
         spark.range(0).write.parquet(str(folder / "blocked"))
         events = EventsFile(folder / "events.jsonl", clock=lambda: self.now)
-        self.fleet = Fleet(spark=None, events=events)
-        self.fleet.counts = Counts(self.fleet.written, rest=0)
-        self.fleet.attach(spark)
+        self.queries = Queries(spark=None, events=events)
+        self.queries.counts = BatchCounts(self.queries.record_ages, rest=0)
+        self.queries.attach(spark)
         for planned in built(spark, folder, CODE).planned:
-            pipeline.start(spark, planned, None, self.fleet, [])
+            pipeline.start(spark, planned, None, self.queries, [])
 
     def feed(self, into: str, lines: list[str]) -> None:
         self.fed += 1
@@ -91,9 +91,9 @@ class Staged:
 
     def pass_on(self, minutes: float) -> None:
         """All that is there is answered and told; then time goes by."""
-        for one in self.fleet.all():
+        for one in self.queries.all():
             one.query.processAllAvailable()
-        wanted = {one.name: one.last_committed() for one in self.fleet.all()}
+        wanted = {one.name: one.last_committed_batch() for one in self.queries.all()}
         deadline = time.monotonic() + 120
         while any(n is not None and self._told(name) < n for name, n in wanted.items()):
             assert time.monotonic() < deadline, "Spark's listener lost a batch"
@@ -101,7 +101,7 @@ class Staged:
         self.now += minutes * 60
 
     def _told(self, name: str) -> int:
-        told = [e for e in self.events() if e.kind is Kind.PROGRESSED and e.query == name]
+        told = [e for e in self.events() if e.kind is EventKind.PROGRESSED and e.query == name]
         return told[-1].data["progress"]["batchId"] if told else -1
 
     def events(self) -> list[Event]:
@@ -118,7 +118,7 @@ def staged(spark: SparkSession, tmp_path: Path, monkeypatch: Any) -> Iterator[St
     monkeypatch.chdir(tmp_path)
     one = Staged(spark, tmp_path)
     yield one
-    for watched in one.fleet.all():
+    for watched in one.queries.all():
         watched.query.stop()
 
 

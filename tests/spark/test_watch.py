@@ -15,17 +15,17 @@ from building import built
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.connectors.files import files
+from headrace.driver import heartbeat as sampling
 from headrace.driver import pipeline
-from headrace.driver import sample as sampling
-from headrace.driver import watch as watching
+from headrace.driver import run_loop as watching
 from headrace.driver.events import EventsFile
-from headrace.driver.fleet import Fleet, Watched
+from headrace.driver.queries import Queries, RunningQuery
+from headrace.driver.run_loop import RunLoop
 from headrace.driver.signals import Signals
-from headrace.driver.watch import Watch
-from headrace.model.events import Event, Kind
+from headrace.health.run_view import QueryView, fold_all
+from headrace.model.events import Event, EventKind
 from headrace.model.limits import DrainLimits
 from headrace.model.runs import Exit
-from headrace.model.runview import QueryView, fold_all
 
 pytestmark = pytest.mark.spark
 
@@ -38,8 +38,8 @@ class Run:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.folder = folder
         self.signals = Signals(on_second=lambda: None)
-        self.fleet = Fleet(spark=None, events=EventsFile(folder / "events.jsonl"))
-        self.fleet.attach(spark)
+        self.queries = Queries(spark=None, events=EventsFile(folder / "events.jsonl"))
+        self.queries.attach(spark)
         self.spark = spark
         self.rows: list[str] = []
 
@@ -52,12 +52,12 @@ class Run:
         writer = frame.writeStream.foreachBatch(each_batch).queryName(name)
         writer = writer.option("checkpointLocation", checkpoint)
         query = (writer.trigger(**trigger) if trigger else writer).start()
-        self.fleet.enter(Watched(name, query, checkpoint), 1, {})
+        self.queries.enter(RunningQuery(name, query, checkpoint), None, {})
 
     def read_files(self, name: str, meanwhile: EachBatch, **fields: Any) -> Exit:
         """One file a batch, until all is read; what was read is in `rows`."""
         source = files(self.folder / "in", "text", max_files=1, **fields)
-        self.fleet.inputs.note(name, [source])
+        self.queries.inputs.note(name, [source])
 
         def take(batch: Any, number: int) -> None:
             self.rows += [row.value for row in batch.collect()]
@@ -67,11 +67,11 @@ class Run:
         return self.watch().until_the_end()
 
     def changes(self) -> list[dict[str, Any]]:
-        return [dict(e.data) for e in self.told() if e.kind is Kind.INPUTS_CHANGED]
+        return [dict(e.data) for e in self.told() if e.kind is EventKind.INPUTS_CHANGED]
 
-    def watch(self, timeout_s: float = 20.0) -> Watch:
+    def watch(self, timeout_s: float = 20.0) -> RunLoop:
         limits = DrainLimits(timeout_s=timeout_s)
-        return Watch(self.fleet, self.signals, limits, self.folder, is_open=lambda: False)
+        return RunLoop(self.queries, self.signals, limits, self.folder, is_open=lambda: False)
 
     def told(self) -> list[Event]:
         lines = (self.folder / "events.jsonl").read_text().splitlines()
@@ -82,7 +82,7 @@ class Run:
 def run(spark: SparkSession, tmp_path: Path) -> Iterator[Run]:
     one = Run(spark, tmp_path)
     yield one
-    for watched in one.fleet.all():
+    for watched in one.queries.all():
         watched.query.stop()
 
 
@@ -104,7 +104,7 @@ def test_one_failure_ends_all_and_names_the_query_and_its_batch(run: Run) -> Non
     assert exit_.kind == "data"
     assert exit_.queries["fragile"] == {"batch": 0, "how": "failed"}
     assert exit_.queries["healthy"]["how"] == "clean"
-    assert not any(one.query.isActive for one in run.fleet.all())
+    assert not any(one.query.isActive for one in run.queries.all())
 
 
 def test_a_query_stuck_in_python_does_not_hide_why_another_failed(
@@ -141,7 +141,7 @@ def test_a_signal_drains_and_the_heartbeat_goes_on_meanwhile(run: Run) -> None:
 
     run.start("slow", slow)
     assert entered.wait(30)
-    run.signals._take(15, None)
+    run.signals._count_signal(15, None)
     threading.Timer(7.0, release.set).start()  # longer than the longest silence that is allowed
 
     exit_ = run.watch(timeout_s=30).until_the_end()
@@ -149,8 +149,8 @@ def test_a_signal_drains_and_the_heartbeat_goes_on_meanwhile(run: Run) -> None:
     assert (exit_.ending, exit_.code) == ("drained", 0)
     assert exit_.queries["slow"] == {"batch": 0, "how": "clean"}
     kinds = [event.kind for event in run.told()]
-    draining = kinds.index(Kind.DRAIN_STARTED)
-    assert Kind.SAMPLED in kinds[draining:], "silence means death to the supervisor"
+    draining = kinds.index(EventKind.DRAIN_STARTED)
+    assert EventKind.SAMPLED in kinds[draining:], "silence means death to the supervisor"
 
 
 def test_queries_that_come_to_their_end_finish_the_run(run: Run) -> None:
@@ -178,8 +178,8 @@ def test_a_pipeline_that_reads_what_there_is_ends_with_every_bad_record_kept(run
             return records.select("id")
         """
     for planned in built(run.spark, run.folder, code).planned:
-        pipeline.start(run.spark, planned, None, run.fleet, [])
-    enough = threading.Timer(120, run.signals._take, (15, None))
+        pipeline.start(run.spark, planned, None, run.queries, [])
+    enough = threading.Timer(120, run.signals._count_signal, (15, None))
     enough.start()
 
     exit_ = run.watch().until_the_end()
@@ -200,20 +200,22 @@ def test_a_continuous_query_tells_of_its_epochs_and_rows_also_after_a_restart(ru
         rate = run.spark.readStream.format("rate").option("rowsPerSecond", 20)
         rows = rate.option("numPartitions", 2).load().writeStream.format("noop").queryName("ticks")
         rows = rows.option("checkpointLocation", checkpoint).trigger(continuous="200 milliseconds")
-        run.fleet.enter(Watched("ticks", rows.start(), checkpoint), 1, {"batch_length_s": 0.2})
+        run.queries.enter(
+            RunningQuery("ticks", rows.start(), checkpoint), None, {"batch_length_s": 0.2}
+        )
 
     def view() -> QueryView:
         return fold_all(run.told()).queries["ticks"]
 
     start()
-    sampler, deadline = sampling.Sampler(run.fleet), time.monotonic() + 90
+    sampler, deadline = sampling.Sampler(run.queries), time.monotonic() + 90
     while not (view().batches > 3 and view().rows_in > 20) and time.monotonic() < deadline:
         sampler.sample()
         time.sleep(0.1)
     seen, first = fold_all(run.told()), view()
-    run.fleet.all()[0].query.stop()
+    run.queries.all()[0].query.stop()
     start()
-    again = run.fleet.all()[-1].epochs
+    again = run.queries.all()[-1].epochs
 
     assert seen.is_under_way
     assert first.batches == (first.batch or 0) + 1, "epochs are counted, not looks"
@@ -242,10 +244,12 @@ def test_tasks_are_counted_in_a_slow_batch_and_not_in_a_long_row_of_quick_ones(
     assert run.watch().until_the_end().ending == "finished"
 
     told = run.told()
-    ends = [event.at for event in told if event.kind == Kind.PROGRESSED]
+    ends = [event.at for event in told if event.kind == EventKind.PROGRESSED]
     assert len(ends) == slow + 1
     samples = [
-        (event.at, event.data["queries"]["all"]) for event in told if event.kind == Kind.SAMPLED
+        (event.at, event.data["queries"]["all"])
+        for event in told
+        if event.kind == EventKind.SAMPLED
     ]
     counted = [(at, one["tasks_done"]) for at, one in samples if "tasks_done" in one]
     for at, _ in counted:
@@ -328,8 +332,8 @@ def test_by_choice_a_run_goes_on_without_a_vanished_file_and_counts_it(run: Run)
 
 def test_an_end_that_no_listener_told_of_is_noticed(run: Run) -> None:
     run.start("quiet", idle)
-    run.fleet.all()[0].query.stop()
-    run.fleet.terminated = _Deaf()
+    run.queries.all()[0].query.stop()
+    run.queries.terminated = _Deaf()
 
     exit_ = run.watch().until_the_end()
 

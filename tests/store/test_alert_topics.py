@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connectors import alertlines
+from headrace.connectors import alert_rows
 from headrace.errors import StoreError
 from headrace.model.alerts import TopicRow
-from headrace.store import alerts, alerttopics, aside, db
+from headrace.store import alert_topics, alerts, db, recovery
 
-SHAPE = alertlines.Shape(("c",), "Cluster {c}", "critical", None, "at")
+SHAPE = alert_rows.AlertTemplate(("c",), "Cluster {c}", "critical", None, "at")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def row(
     moment: float = 100.0,
 ) -> TopicRow:
     given = {"c": cluster, "at": None, "resolved": resolved}
-    (made,) = alertlines.lines([given], SHAPE, alertlines.Batch("topic", 0, moment))
+    (made,) = alert_rows.lines([given], SHAPE, alert_rows.AlertBatch("topic", 0, moment))
     return TopicRow("metrics", "hot", made, 0, offset, twin)
 
 
@@ -41,29 +41,29 @@ def remembered(conn: db.Store) -> int:
 
 
 def counts(conn: db.Store) -> dict[str, int]:
-    return {one.title: one.count for one in alerts.listed(conn, "open")}
+    return {one.title: one.count for one in alerts.list_alerts(conn, "open")}
 
 
 def test_rows_open_count_and_resolve_and_the_place_goes_with_them(conn: db.Store) -> None:
-    alerttopics.take(conn, "t", [row(1), row(1), row(2)], {0: 3}, 100.0)
+    alert_topics.take(conn, "t", [row(1), row(1), row(2)], {0: 3}, 100.0)
     assert counts(conn) == {"Cluster 1": 2, "Cluster 2": 1}
 
-    alerttopics.take(conn, "t", [row(1, resolved=True)], {0: 4, 1: 9}, 101.0)
+    alert_topics.take(conn, "t", [row(1, resolved=True)], {0: 4, 1: 9}, 101.0)
     assert counts(conn) == {"Cluster 2": 1}
-    assert alerttopics.positions(conn, "t") == {0: 4, 1: 9}
-    assert alerttopics.positions(conn, "made anew") == {}
+    assert alert_topics.positions(conn, "t") == {0: 4, 1: 9}
+    assert alert_topics.positions(conn, "another topic") == {}
 
 
 def test_a_twin_changes_nothing_until_it_is_forgotten(conn: db.Store) -> None:
-    alerttopics.take(conn, "t", [row(1, twin=b"x"), row(1, twin=b"x")], {0: 2}, 100.0)
+    alert_topics.take(conn, "t", [row(1, twin=b"x"), row(1, twin=b"x")], {0: 2}, 100.0)
     resolving = row(1, resolved=True, twin=b"y")
-    alerttopics.take(conn, "t", [resolving, row(1, twin=b"x")], {0: 4}, 101.0)
+    alert_topics.take(conn, "t", [resolving, row(1, twin=b"x")], {0: 4}, 101.0)
     assert counts(conn) == {}
 
-    alerttopics.forget(conn, 100.0 + alerttopics.TWINS_KEPT_S + 1)
-    alerttopics.take(conn, "t", [row(1, twin=b"x")], {0: 5}, 102.0)
+    alert_topics.forget(conn, 100.0 + alert_topics.TWINS_KEPT_S + 1)
+    alert_topics.take(conn, "t", [row(1, twin=b"x")], {0: 5}, 102.0)
     assert counts(conn) == {"Cluster 1": 1}
-    assert alerttopics.positions(conn, "t") == {0: 5}, "places are kept for longer"
+    assert alert_topics.positions(conn, "t") == {0: 5}, "places are kept for longer"
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -77,79 +77,79 @@ def test_whatever_is_sent_again_changes_nothing(conn: db.Store, seed: int) -> No
         given = {"resolved": chance.random() < 0.7, "twin": str(number).encode()}
         sent.append(row(chance.choice((1, 2)), moment=moment, **given))
     begin = chance.randrange(len(sent))
-    alerttopics.take(conn, "t", sent, {0: 1}, 500.0)
-    before = alerts.listed(conn, "all")
+    alert_topics.take(conn, "t", sent, {0: 1}, 500.0)
+    before = alerts.list_alerts(conn, "all")
 
     for _ in range(2):
-        assert alerttopics.take(conn, "t", sent[begin:], {0: 1}, 501.0) == []
+        assert alert_topics.take(conn, "t", sent[begin:], {0: 1}, 501.0) == []
 
-    assert alerts.listed(conn, "all") == before
+    assert alerts.list_alerts(conn, "all") == before
 
 
 def test_rows_that_resolve_nothing_are_not_kept_in_mind(conn: db.Store) -> None:
     for number in range(1_000):
         quiet = row(number % 3, resolved=True, twin=str(number).encode(), moment=100.0 + number)
-        alerttopics.take(conn, "t", [quiet], {0: number}, 100.0 + number)
+        alert_topics.take(conn, "t", [quiet], {0: number}, 100.0 + number)
 
     assert remembered(conn) == 3, "the last of each key"
 
 
 def test_a_row_from_before_an_alert_was_opened_does_not_resolve_it(conn: db.Store) -> None:
-    alerttopics.take(conn, "t", [row(1, twin=b"x", moment=100.0)], {0: 1}, 100.0)
+    alert_topics.take(conn, "t", [row(1, twin=b"x", moment=100.0)], {0: 1}, 100.0)
 
-    alerttopics.take(conn, "t", [row(1, resolved=True, twin=b"y", moment=99.0)], {0: 2}, 101.0)
+    alert_topics.take(conn, "t", [row(1, resolved=True, twin=b"y", moment=99.0)], {0: 2}, 101.0)
     assert counts(conn) == {"Cluster 1": 1}
-    alerttopics.take(conn, "t", [row(1, resolved=True, twin=b"z", moment=100.0)], {0: 3}, 102.0)
+    alert_topics.take(conn, "t", [row(1, resolved=True, twin=b"z", moment=100.0)], {0: 3}, 102.0)
     assert counts(conn) == {}
 
 
 def test_so_many_rows_are_kept_in_mind_and_no_more(
     conn: db.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alerttopics, "TWINS_MAX", 10)
-    monkeypatch.setattr(alerttopics, "BITE_ROWS", 3)
+    monkeypatch.setattr(alert_topics, "TWINS_MAX", 10)
+    monkeypatch.setattr(alert_topics, "BITE_ROWS", 3)
     for number in range(25):
         one = row(1, twin=str(number).encode())
-        alerttopics.take(conn, "t", [one], {0: number}, 100.0 + number)
+        alert_topics.take(conn, "t", [one], {0: number}, 100.0 + number)
 
-    alerttopics.forget(conn, 200.0)
+    alert_topics.forget(conn, 200.0)
 
     assert remembered(conn) == 10
-    alerttopics.take(conn, "t", [row(1, twin=b"24")], {0: 26}, 126.0)
+    alert_topics.take(conn, "t", [row(1, twin=b"24")], {0: 26}, 126.0)
     assert counts(conn) == {"Cluster 1": 25}, "the newest are kept"
 
 
 def test_what_changed_is_told_once_and_in_order(conn: db.Store) -> None:
-    alerttopics.take(conn, "t", [row(1), row(1), row(2), row(1, resolved=True)], {0: 4}, 100.0)
+    alert_topics.take(conn, "t", [row(1), row(1), row(2), row(1, resolved=True)], {0: 4}, 100.0)
 
-    first = alerttopics.changed(conn, 2)
-    assert alerttopics.changed(conn, 2) == first, "until it was told"
-    alerttopics.told(conn, first[-1][0])
-    rest = alerttopics.changed(conn, 10)
+    first = alert_topics.read_changes(conn, 2)
+    assert alert_topics.read_changes(conn, 2) == first, "until it was told"
+    alert_topics.delete_changes(conn, first[-1][0])
+    rest = alert_topics.read_changes(conn, 10)
 
     told = [(one.is_opened, one.title) for *_, one in (*first, *rest)]
     assert told == [(True, "Cluster 1"), (True, "Cluster 2"), (False, "Cluster 1")]
     assert {(pipeline, at) for _, pipeline, at, _ in first} == {("metrics", 100.0)}
-    alerttopics.told(conn, rest[-1][0])
-    assert alerttopics.changed(conn, 10) == []
+    alert_topics.delete_changes(conn, rest[-1][0])
+    assert alert_topics.read_changes(conn, 10) == []
 
 
 def test_a_second_relay_that_has_not_ended_yet_takes_nothing_twice(conn: db.Store) -> None:
-    alerttopics.take(conn, "t", [row(1, offset=5), row(1, offset=6)], {0: 7}, 100.0)
-    alerttopics.take(conn, "t", [row(1, offset=5)], {0: 6}, 101.0)
+    alert_topics.take(conn, "t", [row(1, offset=5), row(1, offset=6)], {0: 7}, 100.0)
+    alert_topics.take(conn, "t", [row(1, offset=5)], {0: 6}, 101.0)
 
     assert counts(conn) == {"Cluster 1": 2}
-    assert alerttopics.positions(conn, "t") == {0: 7}, "a place never goes back by itself"
+    assert alert_topics.positions(conn, "t") == {0: 7}, "a place never goes back by itself"
 
 
 def test_a_topic_that_ends_before_the_known_place_is_taken_from_there(conn: db.Store) -> None:
     """As after an election of a broker that had not all of it."""
-    alerttopics.take(conn, "t", [row(1, offset=6)], {0: 7}, 100.0)
-    alerttopics.begin_anew(conn, "t", {0: 2})
-    alerttopics.take(conn, "t", [row(2, offset=2)], {0: 3}, 101.0)
+    alert_topics.take(conn, "t", [row(1, offset=6)], {0: 7}, 100.0)
+    alert_topics.reset_positions(conn, "t", {0: 2})
+    alert_topics.take(conn, "t", [row(2, offset=2)], {0: 3}, 101.0)
 
     assert counts(conn) == {"Cluster 1": 1, "Cluster 2": 1}
-    assert alerttopics.positions(conn, "t") == {0: 3}
+    assert alert_topics.positions(conn, "t") == {0: 3}
 
 
 def test_a_row_that_cannot_be_written_takes_the_place_back_with_it(conn: db.Store) -> None:
@@ -157,21 +157,21 @@ def test_a_row_that_cannot_be_written_takes_the_place_back_with_it(conn: db.Stor
     object.__setattr__(bad.row, "title", "half a \ud800 pair")
 
     with pytest.raises(StoreError):
-        alerttopics.take(conn, "t", [row(1), bad], {0: 2}, 100.0)
+        alert_topics.take(conn, "t", [row(1), bad], {0: 2}, 100.0)
 
     assert counts(conn) == {}
-    assert alerttopics.positions(conn, "t") == {}
+    assert alert_topics.positions(conn, "t") == {}
 
 
 def test_from_a_damaged_file_also_the_places_are_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     with closing(db.open_alerts(path)) as old:
-        alerttopics.take(old, "t", [row(1, twin=b"x")], {0: 7}, 100.0)
-        taken = alertlines.lines([{"c": 3, "at": None}], SHAPE, alertlines.Batch("id", 5, 1.0))
+        alert_topics.take(old, "t", [row(1, twin=b"x")], {0: 7}, 100.0)
+        taken = alert_rows.lines([{"c": 3, "at": None}], SHAPE, alert_rows.AlertBatch("id", 5, 1.0))
         alerts.take(old, "metrics", "hot", taken, 100.0)
     with closing(db.open_alerts(tmp_path / "new.db")) as new:
-        assert aside.salvage_alerts(path, new) == 2
+        assert recovery.salvage_alerts(path, new) == 2
 
-        alerttopics.take(new, "t", [row(1, twin=b"x")], {0: 8}, 101.0)
+        alert_topics.take(new, "t", [row(1, twin=b"x")], {0: 8}, 101.0)
         assert alerts.take(new, "metrics", "hot", taken, 102.0) == []
         assert counts(new) == {"Cluster 1": 1, "Cluster 3": 1}

@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from headrace import jsonfile
+from headrace import json_file
 from headrace.errors import StoreError
 
 
 def test_what_was_written_is_read_and_only_the_owner_may(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "a.json"
 
-    jsonfile.write_json(path, {"name": 'it\'s "ü"', "n": [1, None]})
+    json_file.write_json(path, {"name": 'it\'s "ü"', "n": [1, None]})
 
-    assert jsonfile.read_json(path) == {"name": 'it\'s "ü"', "n": [1, None]}
+    assert json_file.read_json(path) == {"name": 'it\'s "ü"', "n": [1, None]}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [p.name for p in path.parent.iterdir()] == ["a.json"]
 
 
 def test_a_file_that_is_not_there_is_none(tmp_path: Path) -> None:
-    assert jsonfile.read_json(tmp_path / "none.json") is None
+    assert json_file.read_json(tmp_path / "none.json") is None
     (tmp_path / "file").touch()
-    assert jsonfile.read_json(tmp_path / "file" / "below.json") is None
+    assert json_file.read_json(tmp_path / "file" / "below.json") is None
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_torn_content_is_an_error_with_the_path(tmp_path: Path, content: bytes) 
     path.write_bytes(content)
 
     with pytest.raises(StoreError) as caught:
-        jsonfile.read_json(path)
+        json_file.read_json(path)
 
     assert caught.value.code == "bad-json-file"
     assert caught.value.where == str(path)
@@ -46,19 +46,19 @@ def test_torn_content_is_an_error_with_the_path(tmp_path: Path, content: bytes) 
 
 def test_a_folder_in_its_place_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
-        jsonfile.read_json(tmp_path)
+        json_file.read_json(tmp_path)
 
     assert caught.value.code == "unreadable-file"
 
 
 def test_what_is_no_json_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    jsonfile.write_json(path, {"n": 1})
+    json_file.write_json(path, {"n": 1})
 
     with pytest.raises(TypeError):
-        jsonfile.write_json(path, {"n": object()})
+        json_file.write_json(path, {"n": object()})
 
-    assert jsonfile.read_json(path) == {"n": 1}
+    assert json_file.read_json(path) == {"n": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
@@ -67,7 +67,7 @@ def test_a_rename_that_fails_leaves_no_rest(tmp_path: Path) -> None:
     path.mkdir()
 
     with pytest.raises(OSError):
-        jsonfile.write_json(path, {"n": 1})
+        json_file.write_json(path, {"n": 1})
 
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
@@ -75,19 +75,19 @@ def test_a_rename_that_fails_leaves_no_rest(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_a_reader_never_meets_half_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    jsonfile.write_json(path, {"n": 0, "text": ""})
+    json_file.write_json(path, {"n": 0, "text": ""})
     done = threading.Event()
 
     def write() -> None:
         for n in range(100):
-            jsonfile.write_json(path, {"n": n, "text": "x" * (n * 500)})
+            json_file.write_json(path, {"n": n, "text": "x" * (n * 500)})
         done.set()
 
     writer = threading.Thread(target=write)
     writer.start()
     reads = 0
     while not done.is_set():
-        body = jsonfile.read_json(path)
+        body = json_file.read_json(path)
         assert body is not None
         assert len(body["text"]) == body["n"] * 500
         reads += 1
@@ -99,7 +99,7 @@ def test_a_reader_never_meets_half_a_file(tmp_path: Path) -> None:
 def test_the_mode_can_be_chosen_whatever_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o077)
     try:
-        jsonfile.write_json(tmp_path / "a.json", {}, mode=0o644)
+        json_file.write_json(tmp_path / "a.json", {}, mode=0o644)
     finally:
         os.umask(old)
 

@@ -1,4 +1,4 @@
-"""A database opens and works, or is set aside and begun anew; only locks and full disks raise."""
+"""A database opens and works, or is set aside and replaced; only locks and full disks raise."""
 
 from __future__ import annotations
 
@@ -244,9 +244,9 @@ def test_alerts_of_a_damaged_file_are_taken_over_as_far_as_they_can_be_read(tmp_
 
     conn = db.open_alerts(path, clock=lambda: NOW)
 
-    kept = alerts.listed(conn, "open")
+    kept = alerts.list_alerts(conn, "open")
     assert 50 < len(kept) <= 300
-    assert f"{len(kept)} alerts taken over" in (conn.note or "")
+    assert f"{len(kept)} alerts recovered" in (conn.note or "")
     assert alerts.resolve(conn, kept[0].key, 2.0)
     conn.close()
 
@@ -258,7 +258,7 @@ def test_alerts_that_are_no_database_at_all_begin_anew(tmp_path: Path) -> None:
     conn = db.open_alerts(path)
 
     assert alerts.open_once(conn, "k", 1.0, "p", None, "rule", "title", "critical")
-    assert "0 alerts taken over" in (conn.note or "")
+    assert "0 alerts recovered" in (conn.note or "")
     conn.close()
 
 
@@ -426,6 +426,18 @@ def test_a_reader_of_nothing_creates_nothing(tmp_path: Path) -> None:
 
     assert caught.value.code == "no-store"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_store_gives_none_and_a_damaged_one_only_if_the_answer_is_optional(
+    tmp_path: Path,
+) -> None:
+    damaged = tmp_path / "alerts.db"
+    damaged.write_bytes(b"not a database, but as long as one would be" * 100)
+
+    assert db.read(tmp_path / "history.db", alerts.list_alerts) is None
+    assert db.read(damaged, alerts.list_alerts, is_optional=True) is None
+    with pytest.raises(StoreError):
+        db.read(damaged, alerts.list_alerts)
 
 
 @pytest.mark.parametrize("name", ["not a database", "half of it", "header overwritten"])

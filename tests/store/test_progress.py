@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.model.progress import from_spark
 from headrace.store import db, migrations, progress, retention
+from headrace.store.metrics import MetricBucket
 
 DAY = 86_400.0
 T0 = 1_700_000_000.0 // 3600 * 3600  # a full hour
@@ -51,13 +53,13 @@ def spark(batch: int = 0, rows: int = 10, **more: Any) -> dict[str, Any]:
 
 
 def add(conn: db.Store, at: float = T0, body: Any = None, run: str = "r", query: str = "q") -> bool:
-    return progress.add(conn, "p", run, query, at, spark() if body is None else body)
+    return progress.add(conn, "p", run, query, at, from_spark(spark() if body is None else body))
 
 
 def test_the_numbers_of_a_batch_are_taken_from_sparks_progress(conn: db.Store) -> None:
     add(conn, T0, spark(batch=3))
 
-    row = progress.recent(conn, "p", "q")[0]
+    row = progress.newest(conn, "p", "q")[0]
 
     assert (row.batch, row.at, row.rows_in, row.rows_out) == (3, T0, 10, 7)
     assert (row.input_rate, row.processing_rate, row.batch_ms) == (5.5, 83.3, 121)
@@ -71,7 +73,7 @@ def test_the_same_batch_of_a_run_is_taken_in_once(conn: db.Store) -> None:
     added = [add(conn, T0), add(conn, T0 + 1), add(conn, T0, run="r2"), add(conn, T0, query="q2")]
 
     assert added == [True, False, True, True]
-    minute = progress.rolled(conn, "p", "q", T0, T0 + 60, 60)[0]
+    minute = progress.read_buckets(conn, "p", "q", T0, T0 + 60, 60)[0]
     assert (minute.batches, minute.rows_in) == (2, 20)
 
 
@@ -88,25 +90,20 @@ def test_reading_an_events_file_again_changes_nothing(conn: db.Store) -> None:
     once, twice = ingest(), ingest()
 
     assert once == twice
-    assert len(progress.recent(conn, "p", "q")) == 50
+    assert len(progress.newest(conn, "p", "q")) == 50
 
 
-def test_recent_is_in_order_limited_and_can_be_followed(conn: db.Store) -> None:
+def test_the_newest_rows_are_in_order_and_limited(conn: db.Store) -> None:
     for n in range(5):
         add(conn, T0 + n, spark(batch=n))
-    first = progress.recent(conn, "p", "q", limit=2)
 
-    add(conn, T0 + 9, spark(batch=9))
-    then = progress.recent(conn, "p", "q", after=first[-1].id)
-
-    assert [r.batch for r in first] == [3, 4]
-    assert [r.batch for r in then] == [9]
+    assert [r.batch for r in progress.newest(conn, "p", "q", limit=2)] == [3, 4]
 
 
 @pytest.mark.parametrize("more", [{"batchId": None}, {"batchId": "x"}, {"batchId": True}])
 def test_what_has_no_batch_is_not_taken_in(conn: db.Store, more: dict[str, Any]) -> None:
     assert not add(conn, T0, {**spark(), **more})
-    assert progress.recent(conn, "p") == []
+    assert progress.newest(conn, "p", "q") == []
 
 
 @pytest.mark.parametrize(
@@ -124,29 +121,29 @@ def test_what_has_no_batch_is_not_taken_in(conn: db.Store, more: dict[str, Any])
 def test_odd_numbers_never_fail_and_are_left_out(conn: db.Store, more: dict[str, Any]) -> None:
     assert add(conn, T0, {**spark(), **more})
 
-    row = progress.recent(conn, "p")[0]
+    row = progress.newest(conn, "p", "q")[0]
     numbers = [row.input_rate, row.processing_rate, row.batch_ms, row.watermark]
     assert all(n is None or math.isfinite(n) for n in numbers)
-    assert progress.rolled(conn, "p", "q", T0, T0 + 60, 60)[0].batches == 1
+    assert progress.read_buckets(conn, "p", "q", T0, T0 + 60, 60)[0].batches == 1
 
 
 def test_an_unknown_number_of_rows_out_is_none_and_not_zero(conn: db.Store) -> None:
     add(conn, T0, spark(sink={"numOutputRows": -1}))
 
-    assert progress.recent(conn, "p")[0].rows_out is None
-    assert progress.rolled(conn, "p", "q", T0, T0 + 60, 60)[0].rows_out is None
+    assert progress.newest(conn, "p", "q")[0].rows_out is None
+    assert progress.read_buckets(conn, "p", "q", T0, T0 + 60, 60)[0].rows_out is None
 
 
 def test_a_watermark_of_1970_means_none(conn: db.Store) -> None:
     add(conn, T0, spark(eventTime={"watermark": "1970-01-01T00:00:00.000Z"}))
 
-    assert progress.recent(conn, "p")[0].watermark is None
+    assert progress.newest(conn, "p", "q")[0].watermark is None
 
 
 def test_a_huge_progress_object_is_stored_without_its_largest_members(conn: db.Store) -> None:
     add(conn, T0, spark(sources=[{"endOffset": {str(n): n for n in range(50_000)}}]))
 
-    raw = progress.recent(conn, "p")[0].raw
+    raw = progress.newest(conn, "p", "q")[0].raw
 
     assert raw["trimmed"] == ["sources"]
     assert raw["batchId"] == 0
@@ -157,7 +154,7 @@ def test_the_step_decides_which_rows_are_read(conn: db.Store) -> None:
         add(conn, T0 + 60 * n, spark(batch=n, rows=1))
 
     def rows(step_s: float) -> list[tuple[float, int]]:
-        found = progress.rolled(conn, "p", "q", T0, T0 + 130 * 60, step_s)
+        found = progress.read_buckets(conn, "p", "q", T0, T0 + 130 * 60, step_s)
         return [(b.start - T0, b.rows_in) for b in found]
 
     assert rows(3600) == [(0, 60), (3600, 60), (7200, 10)]
@@ -171,7 +168,7 @@ def test_a_range_has_its_beginning_and_not_its_end(conn: db.Store) -> None:
     for n in range(3):
         add(conn, T0 + 60 * n, spark(batch=n))
 
-    found = progress.rolled(conn, "p", "q", T0 + 70, T0 + 120, 60)
+    found = progress.read_buckets(conn, "p", "q", T0 + 70, T0 + 120, 60)
 
     assert [b.start for b in found] == [T0 + 60]
 
@@ -180,22 +177,28 @@ def test_a_range_with_too_many_points_gives_the_latest(conn: db.Store) -> None:
     add(conn, T0, spark(batch=0))
     add(conn, T0 + 50_000, spark(batch=1))
 
-    found = progress.rolled(conn, "p", "q", 0, T0 + 60_000, 5)
+    found = progress.read_buckets(conn, "p", "q", 0, T0 + 60_000, 5)
 
     assert [b.start for b in found] == [T0 + 50_000]
 
 
-def test_what_a_pipeline_could_do_is_the_sum_of_its_queries(conn: db.Store) -> None:
+def test_rates_by_minute_and_query_say_whether_the_minute_is_complete(conn: db.Store) -> None:
     start = T0 // 60 * 60
     for query in ("one", "other"):
         body = {**spark(rows=600), "durationMs": {"triggerExecution": 100}}
         assert add(conn, start + 5, body, query=query)
 
     def rates(now: float) -> list[Any]:
-        return [one for found in progress.rates(conn, start, now).values() for one in found]
+        return [tuple(one)[1:] for one in progress.minute_rates(conn, start, now)]
 
-    assert rates(start + 90) == [(start, 20.0, 12_000.0)]
-    assert rates(start + 30) == [(start, 40.0, 12_000.0)], "half a minute has gone by"
+    assert rates(start + 90) == [
+        ("one", start, 10.0, 6_000.0, True),
+        ("other", start, 10.0, 6_000.0, True),
+    ]
+    assert rates(start + 30) == [
+        ("one", start, 20.0, 6_000.0, False),
+        ("other", start, 20.0, 6_000.0, False),
+    ], "half a minute has gone by"
     assert rates(start + 5) == [], "it has hardly begun"
 
 
@@ -204,16 +207,18 @@ def fresh(p50_ms: float, p99_ms: float, n: int = 10) -> dict[str, Any]:
 
 
 def test_how_old_the_rows_of_a_batch_were_is_kept_and_added_up_by_rows(conn: db.Store) -> None:
-    progress.add(conn, "p", "r", "q", T0, spark(batch=0), fresh(100, 900, n=30))
-    progress.add(conn, "p", "r", "q", T0 + 1, spark(batch=1), fresh(500, 700, n=10))
-    progress.add(conn, "p", "r", "q", T0 + 2, spark(batch=2))  # nothing is known of this one
+    progress.add(conn, "p", "r", "q", T0, from_spark(spark(batch=0)), fresh(100, 900, n=30))
+    progress.add(conn, "p", "r", "q", T0 + 1, from_spark(spark(batch=1)), fresh(500, 700, n=10))
+    progress.add(
+        conn, "p", "r", "q", T0 + 2, from_spark(spark(batch=2))
+    )  # nothing is known of this one
 
-    first, _, last = progress.recent(conn, "p", "q")
+    first, _, last = progress.newest(conn, "p", "q")
     assert (first.fresh_basis, first.fresh_n, first.fresh_newest_ms) == ("arrival", 30, 1)
     assert (first.fresh_p50_ms, first.fresh_p99_ms) == (100, 900)
     assert (last.fresh_basis, last.fresh_n, last.fresh_p50_ms) == (None, 0, None)
     for step_s in (10, 60, 3600):
-        (bucket,) = progress.rolled(conn, "p", "q", T0, T0 + 60, step_s)
+        (bucket,) = progress.read_buckets(conn, "p", "q", T0, T0 + 60, step_s)
         assert (bucket.fresh_n, bucket.fresh_p50_ms, bucket.fresh_p99_ms_max) == (40, 200, 900)
         assert bucket.dropped == 9
 
@@ -222,10 +227,10 @@ def test_how_old_the_rows_of_a_batch_were_is_kept_and_added_up_by_rows(conn: db.
     "odd", [None, [], "x", {}, {**fresh(1, 2), "n": 0}, {**fresh(1, 2), "p99_ms": math.nan}]
 )
 def test_odd_ages_are_left_out(conn: db.Store, odd: Any) -> None:
-    assert progress.add(conn, "p", "r", "q", T0, spark(), odd)
+    assert progress.add(conn, "p", "r", "q", T0, from_spark(spark()), odd)
 
-    assert progress.recent(conn, "p")[0].fresh_n == 0
-    assert progress.rolled(conn, "p", "q", T0, T0 + 60, 60)[0].fresh_p50_ms is None
+    assert progress.newest(conn, "p", "q")[0].fresh_n == 0
+    assert progress.read_buckets(conn, "p", "q", T0, T0 + 60, 60)[0].fresh_p50_ms is None
 
 
 ROWS = st.lists(
@@ -262,12 +267,12 @@ def test_roll_ups_equal_a_recomputation_from_all_raw_rows(
                 body["eventTime"] = {"watermark": _iso(moment)}
             body["stateOperators"] = [] if state is None else [{"numRowsTotal": state}]
             ages = None if age is None else fresh(age[1], age[1] + 1, n=age[0])
-            is_new = progress.add(conn, "p", run, "q", T0 + offset, body, ages)
+            is_new = progress.add(conn, "p", run, "q", T0 + offset, from_spark(body), ages)
             assert is_new == ((run, batch) not in taken)
             told = (T0 + offset, rows_in, rows_out, ms, moment, state, age)
             taken.setdefault((run, batch), told)
 
-    found = progress.rolled(conn, "p", "q", T0 - step_s, T0 + 4 * 3600, step_s)
+    found = progress.read_buckets(conn, "p", "q", T0 - step_s, T0 + 4 * 3600, step_s)
     conn.close()
 
     assert [_as_tuple(b) for b in found] == _recomputed(list(taken.values()), step_s)
@@ -279,7 +284,7 @@ def _iso(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _as_tuple(b: progress.Bucket) -> tuple[Any, ...]:
+def _as_tuple(b: MetricBucket) -> tuple[Any, ...]:
     amounts = (b.batches, b.rows_in, b.rows_in_min, b.rows_in_max, b.rows_out)
     ages = (b.fresh_n, b.fresh_p50_ms_by_n, b.fresh_p99_ms_max)
     return (b.start, *amounts, b.batch_ms, b.batch_ms_max, b.state_rows_max, b.watermark, *ages)
@@ -320,7 +325,7 @@ def test_pruning_raw_rows_keeps_the_roll_ups_and_reading_again_does_not_count_tw
 ) -> None:
     for n in range(20):
         add(conn, T0 + n, spark(batch=n))
-    before = progress.rolled(conn, "p", "q", T0, T0 + 60, 60)
+    before = progress.read_buckets(conn, "p", "q", T0, T0 + 60, 60)
 
     gone = retention.prune(conn, T0 + 4 * DAY)
     again = [add(conn, T0 + n, spark(batch=n)) for n in range(20)]
@@ -329,7 +334,9 @@ def test_pruning_raw_rows_keeps_the_roll_ups_and_reading_again_does_not_count_tw
     assert gone["progress"] == 20
     assert again == [False] * 20
     assert new
-    assert progress.rolled(conn, "p", "q", T0, T0 + 60, 60)[0].batches == before[0].batches + 1
+    assert (
+        progress.read_buckets(conn, "p", "q", T0, T0 + 60, 60)[0].batches == before[0].batches + 1
+    )
 
 
 def test_a_history_from_before_freshness_keeps_its_rows(
@@ -348,9 +355,9 @@ def test_a_history_from_before_freshness_keeps_its_rows(
     monkeypatch.setattr(migrations, "HISTORY", now)
 
     conn = db.open_history(path)
-    progress.add(conn, "p", "r", "q", T0 + 1, spark(batch=2), fresh(100, 900))
+    progress.add(conn, "p", "r", "q", T0 + 1, from_spark(spark(batch=2)), fresh(100, 900))
 
-    before, after = progress.recent(conn, "p", "q")
+    before, after = progress.newest(conn, "p", "q")
     assert (before.rows_in, before.fresh_n, before.fresh_p50_ms) == (5, 0, None)
     assert (after.batch, after.fresh_p50_ms) == (2, 100)
     conn.close()

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.model.progress import from_spark
 from headrace.model.requests import Request
 from headrace.model.runs import Exit, RunSpec
 from headrace.store import alerts, audit, db, events, progress, retention, runs
-from headrace.store.retention import DAY_S, Limits
+from headrace.store.retention import DAY_S, RetentionLimits
 
 NOW = 1_700_000_000.0
 
@@ -24,7 +25,7 @@ def conn(tmp_path: Path) -> Iterator[db.Store]:
 
 def add_progress(conn: db.Store, age_days: float, batch: int) -> None:
     body = {"batchId": batch, "numInputRows": 1}
-    progress.add(conn, "p", "r", "q", NOW - age_days * DAY_S, body)
+    progress.add(conn, "p", "r", "q", NOW - age_days * DAY_S, from_spark(body))
 
 
 def counted(conn: db.Store, table: str) -> int:
@@ -37,7 +38,7 @@ def test_each_kind_of_progress_has_its_own_age(conn: db.Store) -> None:
 
     retention.prune(conn, NOW)
 
-    assert [r.batch for r in progress.recent(conn, "p")] == [5]
+    assert [r.batch for r in progress.newest(conn, "p", "q")] == [5]
     assert counted(conn, "progress_minute") == 3
     assert counted(conn, "progress_hour") == 5
 
@@ -46,10 +47,10 @@ def test_raw_rows_above_the_limit_go_oldest_first_in_bites(conn: db.Store) -> No
     for batch in range(50):
         add_progress(conn, 0.001, batch)
 
-    gone = retention.prune(conn, NOW, Limits(raw_rows_max=10, bite_rows=7))
+    gone = retention.prune(conn, NOW, RetentionLimits(raw_rows_max=10, bite_rows=7))
 
     assert gone["progress"] == 40
-    assert [r.batch for r in progress.recent(conn, "p")] == list(range(40, 50))
+    assert [r.batch for r in progress.newest(conn, "p", "q")] == list(range(40, 50))
 
 
 def test_a_clock_that_jumped_back_takes_nothing_away(conn: db.Store) -> None:
@@ -66,7 +67,7 @@ def test_old_events_go_in_bites_and_new_ones_stay(conn: db.Store) -> None:
         events.add(conn, NOW - 31 * DAY_S, "p", None, "kind", f"old {number}")
     events.add(conn, NOW - 29 * DAY_S, "p", None, "kind", "new")
 
-    gone = retention.prune(conn, NOW, Limits(bite_rows=3))
+    gone = retention.prune(conn, NOW, RetentionLimits(bite_rows=3))
 
     assert gone["events"] == 20
     assert [e.text for e in events.recent(conn)] == ["new"]
@@ -76,7 +77,7 @@ def test_too_many_events_go_oldest_first(conn: db.Store) -> None:
     for number in range(20):
         events.add(conn, NOW, "p", None, "kind", str(number))
 
-    retention.prune(conn, NOW, Limits(events_rows_max=5))
+    retention.prune(conn, NOW, RetentionLimits(events_rows_max=5))
 
     assert [e.text for e in events.recent(conn)] == ["15", "16", "17", "18", "19"]
 
@@ -88,7 +89,7 @@ def test_a_run_that_has_not_ended_is_never_taken_away(conn: db.Store) -> None:
 
     retention.prune(conn, NOW)
 
-    assert [r.run for r in runs.listed(conn)] == ["living"]
+    assert [r.name for r in runs.list_runs(conn)] == ["living"]
 
 
 def test_old_audit_entries_go(conn: db.Store) -> None:
@@ -97,7 +98,7 @@ def test_old_audit_entries_go(conn: db.Store) -> None:
 
     retention.prune(conn, NOW)
 
-    assert [e.text for e in audit.listed(conn)] == ["new"]
+    assert [e.text for e in audit.list_entries(conn)] == ["new"]
 
 
 def test_an_open_alert_is_never_taken_away(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_an_open_alert_is_never_taken_away(tmp_path: Path) -> None:
     gone = retention.prune_alerts(conn, NOW)
 
     assert gone == 1
-    assert [a.key for a in alerts.listed(conn, "all")] == ["open"]
+    assert [a.key for a in alerts.list_alerts(conn, "all")] == ["open"]
     conn.close()
 
 

@@ -55,10 +55,11 @@ def test_a_run_is_recorded_from_its_start_to_its_end(history: db.Store) -> None:
     runs.record_start(history, spec())
     runs.record_end(history, spec().run, Exit("failed", 1, 19.0, query="q", batch=4), 20.0)
 
-    run = runs.listed(history, "p")[0]
+    run = runs.list_runs(history, "p")[0]
 
-    assert (run.started_at, run.ended_at, run.ending, run.code) == (10.0, 20.0, "failed", 1)
-    assert (run.attempt, run.exit["query"], run.exit["batch"]) == (2, "q", 4)
+    assert (run.started_at, run.ended_at) == (10.0, 20.0)
+    assert run.spec.attempt == 2
+    assert run.exit == Exit("failed", 1, 20.0, query="q", batch=4)
 
 
 def test_a_second_start_or_end_of_a_run_changes_nothing(history: db.Store) -> None:
@@ -68,27 +69,27 @@ def test_a_second_start_or_end_of_a_run_changes_nothing(history: db.Store) -> No
         runs.record_end(history, spec().run, Exit("drained", 0, 1.0), 30.0),
     ]
 
-    run = runs.listed(history)[0]
+    run = runs.list_runs(history)[0]
 
     assert starts == ends == [True, False]
-    assert (run.started_at, run.ended_at, run.ending) == (10.0, 20.0, "failed")
+    assert (run.started_at, run.ended_at) == (10.0, 20.0)
 
 
 def test_the_end_of_a_run_that_a_new_history_does_not_know_is_kept(history: db.Store) -> None:
     runs.record_end(history, "my-pipe-20250101T000000-aaaa", Exit("vanished", 1, 1.0), 20.0)
 
-    run = runs.listed(history, "my-pipe")[0]
+    run = runs.list_runs(history, "my-pipe")[0]
 
-    assert (run.started_at, run.ending) == (None, "vanished")
+    assert (run.started_at, run.exit) == (None, Exit("vanished", 1, 20.0))
 
 
 def test_a_start_that_comes_after_its_end_is_filled_in(history: db.Store) -> None:
     runs.record_end(history, spec().run, Exit("finished", 0, 1.0), 20.0)
     runs.record_start(history, spec())
 
-    run = runs.listed(history, "p")[0]
+    run = runs.list_runs(history, "p")[0]
 
-    assert (run.started_at, run.version, run.ending) == (10.0, "v", "finished")
+    assert (run.started_at, run.spec.version, run.ended_at) == (10.0, "v", 20.0)
 
 
 def test_runs_are_listed_newest_first_and_limited(history: db.Store) -> None:
@@ -96,8 +97,8 @@ def test_runs_are_listed_newest_first_and_limited(history: db.Store) -> None:
         runs.record_start(history, spec(f"p-{number}", at=float(number)))
     runs.record_start(history, spec("other", at=9.0, pipeline="other"))
 
-    assert [r.run for r in runs.listed(history, "p", limit=2)] == ["p-4", "p-3"]
-    assert runs.listed(history)[0].run == "other"
+    assert [r.name for r in runs.list_runs(history, "p", limit=2)] == ["p-4", "p-3"]
+    assert runs.list_runs(history)[0].name == "other"
 
 
 def test_an_event_with_a_place_in_its_file_is_taken_in_once(history: db.Store) -> None:
@@ -139,7 +140,7 @@ def test_a_status_comes_back_as_it_was_put(history: db.Store) -> None:
     pipelines.put(history, status("b"))
     pipelines.put(history, status("a"))
 
-    assert pipelines.listed(history) == [status("a"), status("b")]
+    assert pipelines.read_all(history) == [status("a"), status("b")]
     assert pipelines.read(history, "b") == status("b")
     assert pipelines.read(history, "none") is None
 
@@ -148,14 +149,14 @@ def test_putting_the_same_status_writes_nothing(history: db.Store) -> None:
     put = [pipelines.put(history, s) for s in (status(), status(), status(why="else"))]
 
     assert put == [True, False, True]
-    assert pipelines.listed(history) == [status(why="else")]
+    assert pipelines.read_all(history) == [status(why="else")]
 
 
 def test_a_removed_pipeline_is_no_longer_listed(history: db.Store) -> None:
     pipelines.put(history, status())
 
     assert [pipelines.remove(history, "p"), pipelines.remove(history, "p")] == [True, False]
-    assert pipelines.listed(history) == []
+    assert pipelines.read_all(history) == []
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", '{"name": 1', '{"queries": [1]}', "{}"])
@@ -163,7 +164,7 @@ def test_a_status_row_that_cannot_be_read_is_left_out(history: db.Store, body: s
     pipelines.put(history, status("good"))
     history.execute("INSERT INTO pipelines VALUES ('bad', ?)", (body,))
 
-    assert [s.name for s in pipelines.listed(history)] == ["good"]
+    assert [s.name for s in pipelines.read_all(history)] == ["good"]
 
 
 def test_a_request_stands_in_the_audit_once(history: db.Store) -> None:
@@ -172,14 +173,14 @@ def test_a_request_stands_in_the_audit_once(history: db.Store) -> None:
     added = [audit.add(history, request, "stopping p") for _ in range(2)]
 
     assert added == [True, False]
-    entry = audit.listed(history, "p")[0]
+    entry = audit.list_entries(history, "p")[0]
     assert (entry.by, entry.what, entry.at, entry.text) == ("ann", "stop", 5.0, "stopping p")
 
 
 def test_an_alert_opens_once_and_counts_what_follows(book: db.Store) -> None:
     opened = [open_one(book, at=t, title=f"t{t}") for t in (1.0, 2.0, 3.0)]
 
-    alert = alerts.listed(book, "open")[0]
+    alert = alerts.list_alerts(book, "open")[0]
 
     assert opened == [True, False, False]
     assert (alert.opened_at, alert.updated_at, alert.updates) == (1.0, 3.0, 2)
@@ -190,8 +191,8 @@ def test_an_alert_is_resolved_once(book: db.Store) -> None:
     open_one(book)
 
     assert [alerts.resolve(book, "k", t) for t in (5.0, 6.0)] == [True, False]
-    assert alerts.listed(book, "open") == []
-    assert alerts.listed(book, "resolved")[0].resolved_at == 5.0
+    assert alerts.list_alerts(book, "open") == []
+    assert alerts.list_alerts(book, "resolved")[0].resolved_at == 5.0
 
 
 def test_resolving_what_never_opened_is_false(book: db.Store) -> None:
@@ -204,10 +205,10 @@ def test_a_condition_that_comes_back_is_a_new_episode_and_is_counted(book: db.St
         alerts.resolve(book, "k", 10.0 * round_ + 1)
     open_one(book, at=99.0)
 
-    listed = alerts.listed(book, "all")
+    listed = alerts.list_alerts(book, "all")
 
     assert [a.reopened for a in listed] == [3, 2, 1, 0]
-    assert len(alerts.listed(book, "open")) == 1
+    assert len(alerts.list_alerts(book, "open")) == 1
 
 
 @pytest.mark.thorough
@@ -226,7 +227,7 @@ def test_at_most_one_alert_a_key_is_open_whatever_happens(
             else:
                 assert alerts.resolve(conn, key, float(at)) == (key in open_now)
                 open_now.discard(key)
-    assert sorted(a.key for a in alerts.listed(conn, "open")) == sorted(open_now)
+    assert sorted(a.key for a in alerts.list_alerts(conn, "open")) == sorted(open_now)
     conn.close()
 
 
@@ -242,8 +243,8 @@ def test_odd_names_come_back_as_they_were(history: db.Store, book: db.Store, nam
     assert [(e.run, e.text, e.data) for e in events.recent(history, name)] == [
         (name, name, {name: name})
     ]
-    assert [r.run for r in runs.listed(history, name)] == [name]
-    assert alerts.listed(book)[0].title == name
+    assert [r.name for r in runs.list_runs(history, name)] == [name]
+    assert alerts.list_alerts(book)[0].title == name
     assert alerts.resolve(book, name, 2.0)
 
 

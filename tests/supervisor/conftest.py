@@ -18,10 +18,10 @@ import psutil
 import pytest
 
 from headrace import processes
-from headrace.model.places import Places
-from headrace.model.requests import Answer, Request, What
+from headrace.model.requests import Action, Reply, Request
 from headrace.model.runs import Exit, RunSpec
-from headrace.state import folders, requests, supervisors
+from headrace.model.state_paths import StatePaths
+from headrace.state import requests, run_folders, supervisor_lookup
 from headrace.store import db, events, pipelines
 from headrace.supervisor import process
 
@@ -61,8 +61,8 @@ class Project:
     asked: int = 0
 
     @property
-    def places(self) -> Places:
-        return Places(self.path / ".headrace")
+    def places(self) -> StatePaths:
+        return StatePaths(self.path / ".headrace")
 
     def behave(self, **pipelines: dict[str, Any]) -> None:
         (self.path / "behaviour.json").write_text(json.dumps(pipelines))
@@ -84,13 +84,13 @@ class Project:
         self.children.append(child)
 
         def is_ready() -> bool:
-            running = supervisors.running(self.places)
+            running = supervisor_lookup.running(self.places)
             return child.poll() is not None or (running is not None and running.pid == child.pid)
 
         until(is_ready, what="a supervisor")
         return child
 
-    def ask(self, what: What, pipeline: str = "", **more: Any) -> Answer:
+    def ask(self, what: Action, pipeline: str = "", **more: Any) -> Reply:
         self.asked += 1
         request = Request(f"r{self.asked}", what, "ann", time.time(), pipeline, **more)
         requests.leave(self.places, request)
@@ -98,16 +98,16 @@ class Project:
         assert answer is not None, "no answer"
         return answer
 
-    def deploy(self, pipeline: str, version: str = "v1") -> Answer:
+    def deploy(self, pipeline: str, version: str = "v1") -> Reply:
         self.version(version)
         file = f"{pipeline}.py"
-        return self.ask(What.DEPLOY, pipeline, version=version, file=file)
+        return self.ask(Action.DEPLOY, pipeline, version=version, file=file)
 
     def runs(self, pipeline: str) -> list[RunSpec]:
-        return folders.specs(self.places).get(pipeline, [])
+        return run_folders.specs(self.places).get(pipeline, [])
 
-    def drivers(self, pipeline: str | None = None) -> list[processes.Marked]:
-        found = processes.marked(self.places.state)
+    def drivers(self, pipeline: str | None = None) -> list[processes.MarkedProcess]:
+        found = processes.find_marked(self.places.state)
         return [m for m in found if not pipeline or m.run.startswith(f"{pipeline}-")]
 
     def one_driver(self, pipeline: str, beside: int | None = None) -> int:
@@ -140,7 +140,7 @@ class Project:
         conn.close()
         return (found.state, found.why) if found else ("", "")
 
-    def told(self, pipeline: str) -> list[str]:
+    def recorded(self, pipeline: str) -> list[str]:
         conn = db.open_readonly(self.places.history)
         kinds = [one.kind for one in events.recent(conn, pipeline, 1000)]
         conn.close()
@@ -160,9 +160,9 @@ def project(tmp_path: Path) -> Iterator[Project]:
     # A child between fork and exec carries no mark yet: a second look finds it.
     for _ in range(2):
         time.sleep(0.1)
-        for found in processes.marked(made.places.state):
+        for found in processes.find_marked(made.places.state):
             os.kill(found.process.pid, signal.SIGKILL)
-        until(lambda: not processes.marked(made.places.state), what="an empty process table")
+        until(lambda: not processes.find_marked(made.places.state), what="an empty process table")
     process.collect_children()
 
 

@@ -1,6 +1,6 @@
 """Named histories of one pipeline, and what the supervisor should do next. They read as stories.
 
-A story is told to `policy.decide` run by run: every run before the last decision is launched by the
+A story goes to `policy.decide` run by run: every run before the last decision is launched by the
 policy itself, so attempts and restarts are what they would have been. Limits are the defaults
 without jitter, so that a delay is a round number.
 """
@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.model.events import Event, Kind
+from headrace.health.run_view import fold_all
+from headrace.model.events import Event, EventKind
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
-from headrace.model.outcomes import PastRun
-from headrace.model.runs import Desired, Ending, Exit, Orders, RunSpec, Wanted
-from headrace.model.runview import fold_all
-from headrace.supervisor.situation import Limits, LiveRun, Situation
+from headrace.model.runs import Desired, Ending, Exit, Orders, PastRun, RunSpec, Wanted
+from headrace.supervisor.situation import LiveRun, PolicyLimits, Situation
 
-LIMITS = Limits(RestartLimits(jitter=0.0), WatchdogLimits(), DrainLimits())
+LIMITS = PolicyLimits(RestartLimits(jitter=0.0), WatchdogLimits(), DrainLimits())
 WANTED = Desired("orders", Wanted.RUNNING, "v1", "dev", "orders.py", by="ann")
 STOPPED = replace(WANTED, wanted=Wanted.STOPPED.value)
 UNKNOWN = replace(WANTED, wanted=Wanted.UNKNOWN.value)
@@ -90,13 +89,13 @@ class Story:
     live: Callable[[float], LiveRun] | None = None
     after_s: float = 0.0
     desired: Desired = WANTED
-    limits: Limits = LIMITS
+    limits: PolicyLimits = LIMITS
     survivors: tuple[str, ...] = ()
     open_alerts: frozenset[str] = frozenset()
     going_down: bool = False
 
 
-def retries(limit: int) -> Limits:
+def retries(limit: int) -> PolicyLimits:
     return replace(LIMITS, restart=replace(LIMITS.restart, retries=limit))
 
 
@@ -126,16 +125,16 @@ def alive(
 def beat(at: float, active: bool = True, data: bool = True, tasks: int | None = None) -> Event:
     status = {"message": "…", "data_available": data, "trigger_active": active}
     status = status if tasks is None else {**status, "tasks_done": tasks}
-    return Event(at, Kind.SAMPLED, data={"queries": {QUERY: status}})
+    return Event(at, EventKind.SAMPLED, data={"queries": {QUERY: status}})
 
 
 def began(at: float = 2.0, **data: object) -> Event:
-    return Event(at, Kind.QUERY_STARTED, QUERY, data)
+    return Event(at, EventKind.QUERY_STARTED, QUERY, data)
 
 
 def committed(at: float, batch: int = 1, took_ms: float = 1000) -> Event:
     progress = {"batchId": batch, "numInputRows": 10, "durationMs": {"triggerExecution": took_ms}}
-    return Event(at, Kind.PROGRESSED, QUERY, {"progress": progress})
+    return Event(at, EventKind.PROGRESSED, QUERY, {"progress": progress})
 
 
 def opening(since: float, until: float) -> tuple[Event, ...]:
@@ -144,12 +143,12 @@ def opening(since: float, until: float) -> tuple[Event, ...]:
 
 
 def idled(at: float) -> Event:
-    return Event(at, Kind.IDLED, QUERY)
+    return Event(at, EventKind.IDLED, QUERY)
 
 
 def working(until: float) -> tuple[Event, ...]:
     """A healthy life: a heartbeat every 5 s, a batch every 10 s."""
-    events = [Event(1.0, Kind.RUN_STARTED, data={"pid": 7, "jvm_pid": 8}), began()]
+    events = [Event(1.0, EventKind.RUN_STARTED, data={"pid": 7, "jvm_pid": 8}), began()]
     for second in range(5, int(until) + 1, 5):
         events += [beat(second), committed(second, second)] if second % 10 == 0 else [beat(second)]
     return tuple(events)
@@ -179,7 +178,7 @@ STORIES = [
         [crashed()] * 9,
     ),
     Story(
-        "trouble in the network is retried for ever",
+        "a network failure is retried forever",
         ["launch attempt 41", "open restarting"],
         [crashed()] * 40,
         after_s=60.0,
@@ -236,12 +235,12 @@ STORIES = [
         [hung(), killed(), hung(), hung()],
     ),
     Story(
-        "a commit between hangs begins that count anew",
+        "a commit between hangs restarts that count",
         ["wait 4 s for attempt 4", "open restarting"],
         [hung(), hung(), hung(committed=1)],
     ),
     Story(
-        "a full disk is told at once and waited for",
+        "a full disk opens an alert at once and is waited for",
         ["wait 1 s for attempt 2", "open restarting"],
         [crashed(slug="disk-full")],
     ),
@@ -250,7 +249,7 @@ STORIES = [
     Story("and a third", ["wait 2 s for attempt 3"], [poisoned()] * 2),
     Story(
         "three times the same failure in the same batch needs a person",
-        ["give up: the same failure 3 times of totals in batch 7", "open needs-attention"],
+        ["give up: the same failure 3 times in totals, batch 7,", "open needs-attention"],
         [poisoned()] * 3,
     ),
     Story(
@@ -264,7 +263,7 @@ STORIES = [
         [well(poisoned()), poisoned(), poisoned()],
     ),
     Story(
-        "a commit in between begins the count anew",
+        "a commit in between restarts the count",
         ["wait 4 s for attempt 4", "open restarting"],
         [poisoned(), poisoned(), poisoned(batch=8, committed=1)],
     ),
@@ -307,12 +306,12 @@ STORIES = [
         [out_of_memory()] * 3,
     ),
     Story(
-        "another failure in between begins that count anew",
+        "another failure in between restarts that count",
         ["wait 16 s for attempt 6", "open restarting"],
         [out_of_memory(), crashed(), out_of_memory(), crashed(), out_of_memory()],
     ),
     Story(
-        "an hour of work in between begins that count anew",
+        "an hour of work in between restarts that count",
         ["wait 2 s for attempt 3"],
         [out_of_memory(), out_of_memory(), well(out_of_memory()), out_of_memory()],
     ),
@@ -334,7 +333,7 @@ STORIES = [
     ),
     Story("a fenced run stays out", ["give up: fenced", "open needs-attention"], [FENCED]),
     Story(
-        "needs attention is told once",
+        "needs attention is reported once",
         ["give up: refused"],
         [refused("no-java")],
         open_alerts=frozenset({"needs-attention:orders"}),
@@ -351,7 +350,7 @@ STORIES = [
         [refused("checkpoint-held")],
     ),
     Story(
-        "but not for ever: somebody else may hold it",
+        "but not forever: another process may hold it",
         ["give up: tried 6 times", "open needs-attention"],
         [refused("checkpoint-held")] * 6,
     ),
@@ -385,7 +384,7 @@ STORIES = [
     ),
     Story(
         "what should run and nobody knows it is not started",
-        ["give up: nobody knows whether it should run", "open needs-attention"],
+        ["give up: unknown whether it should run", "open needs-attention"],
         desired=UNKNOWN,
     ),
     Story(
@@ -428,7 +427,7 @@ STORIES = [
     ),
     Story(
         "down drains",
-        ["drain: the supervisor goes down"],
+        ["drain: the supervisor is stopping"],
         live=alive(*working(60)),
         after_s=60.0,
         going_down=True,
@@ -442,7 +441,7 @@ STORIES = [
     ),
     Story(
         "then it is killed",
-        ["kill: did not end within 45 s"],
+        ["kill: did not stop within 45 s"],
         live=alive(*working(20), orders=Orders(drain_at=20, drain_reason="stopped by ann")),
         after_s=65.0,
         desired=STOPPED,
@@ -495,22 +494,22 @@ STORIES = [
     ),
     Story(
         "a cut run gets no half minute",
-        ["kill: did not end"],
+        ["kill: did not stop"],
         live=alive(*working(20), orders=Orders(drain_at=20, wants_cut=True, cut_at=21)),
         after_s=36.0,
         desired=STOPPED,
     ),
     Story(
         "a process that stays after its last words is killed",
-        ["kill: its exit is written"],
+        ["kill: the process did not end"],
         live=alive(*working(20), exit_seen=20.0),
         after_s=35.0,
     ),
     Story(
         "a kill that does not take is repeated",
-        ["kill: no sign of life"],
+        ["kill: no heartbeat"],
         live=alive(
-            *working(20), orders=Orders(kill_at=90, kill_reason="no sign of life", by_watchdog=True)
+            *working(20), orders=Orders(kill_at=90, kill_reason="no heartbeat", by_watchdog=True)
         ),
         after_s=95.0,
     ),
@@ -547,7 +546,7 @@ STORIES = [
     # The watchdog
     Story(
         "a run that has left behind what was gone makes room for a strict one",
-        ["drain: from now on a loss stops it again"],
+        ["drain: past the accepted gap"],
         live=alive(*working(60), past_gaps=True, accepted_gaps=()),
         after_s=60.0,
     ),
@@ -555,30 +554,30 @@ STORIES = [
     Story(
         "a driver may take three minutes to start",
         ["wait 1 s"],
-        live=alive(Event(1.0, Kind.RUN_STARTED, data={"pid": 7})),
+        live=alive(Event(1.0, EventKind.RUN_STARTED, data={"pid": 7})),
         after_s=180.0,
     ),
     Story(
         "every line of a slow start is a sign of life",
         ["wait 80 s"],
-        live=alive(Event(1.0, Kind.RUN_STARTED, data={"pid": 7}), began(100.0)),
+        live=alive(Event(1.0, EventKind.RUN_STARTED, data={"pid": 7}), began(100.0)),
         after_s=200.0,
     ),
     Story(
         "a start that falls silent half way is given up",
-        ["kill: no sign of life for 3 min"],
-        live=alive(Event(1.0, Kind.RUN_STARTED, data={"pid": 7}), began(100.0)),
+        ["kill: no heartbeat for 3 min"],
+        live=alive(Event(1.0, EventKind.RUN_STARTED, data={"pid": 7}), began(100.0)),
         after_s=280.0,
     ),
     Story(
         "but no longer",
-        ["kill: no sign of life within 3 min of its start"],
+        ["kill: no heartbeat within 3 min of its start"],
         live=alive(),
         after_s=180.0,
     ),
     Story(
         "silence for fifty seconds is death",
-        ["kill: no sign of life for 50 s"],
+        ["kill: no heartbeat for 50 s"],
         live=alive(*working(60)),
         after_s=110.0,
     ),
@@ -589,7 +588,7 @@ STORIES = [
         after_s=360.0,
     ),
     Story(
-        "it is told and looked at once",
+        "it is reported and inspected once",
         ["wait 240 s"],
         live=alive(*hanging(60, 420), orders=Orders(dumped_at=360)),
         after_s=420.0,

@@ -1,6 +1,6 @@
 """Every action of the page in a real Chromium and by a real supervisor; drivers without Spark.
 
-That the same works on a real running demo is for tests/e2e/test_demo.py to show.
+tests/e2e/test_demo.py does the same with a real demo.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import browsing
-from headrace.state import desired, keys, page
-from headrace.state.keys import Kind, Role
+from headrace.state import api_keys, desired, page
+from headrace.state.api_keys import KeyKind, Role
 from headrace.store import audit, db
 from supervisor.conftest import Project, until
 
@@ -47,7 +47,7 @@ def shown(
 
 def opened(project: Project, browser: Browser, role: Role) -> browsing.Watched:
     found = until(lambda: page.listening(project.places), 30, "the page listens")
-    secret = keys.make(project.places, Kind.LOGIN, "ann", role, time.time(), 60)
+    secret = api_keys.make(project.places, KeyKind.LOGIN, "ann", role, time.time(), 60)
     seen = browsing.watched(browser)
     seen.page.goto(f"{found.url}/pipelines/orders?token={secret}")
     seen.page.wait_for_selector("h1 + .state")
@@ -62,7 +62,7 @@ def shows(page: Page, state: str) -> None:
     )
 
 
-def test_each_action_is_confirmed_done_shown_and_written_down(
+def test_each_action_is_confirmed_done_shown_and_audited(
     project: Project, shown: browsing.Watched
 ) -> None:
     page = shown.page
@@ -76,7 +76,7 @@ def test_each_action_is_confirmed_done_shown_and_written_down(
     assert "end of its batch" in page.inner_text("dialog")
     page.click("#dialog-yes")
     shows(page, "stopped")
-    assert "orders" in page.inner_text("#acted"), "what became of it stays to be read"
+    assert "orders" in page.inner_text("#acted"), "the result stays visible"
 
     page.click("#do-start")
     page.click("#dialog-yes")
@@ -94,21 +94,21 @@ def test_each_action_is_confirmed_done_shown_and_written_down(
     shows(page, "running")
 
     with contextlib.closing(db.open_readonly(project.places.history)) as conn:
-        done = [(one.by, one.what) for one in reversed(audit.listed(conn, "orders"))]
+        done = [(one.by, one.what) for one in reversed(audit.list_entries(conn, "orders"))]
     assert done[-4:] == [("ann (page)", what) for what in ("stop", "start", "restart", "rollback")]
 
 
-def test_who_may_only_look_finds_no_buttons(
+def test_a_key_with_the_role_view_has_no_buttons(
     project: Project, shown: browsing.Watched, browser: Browser
 ) -> None:
     other = opened(project, browser, Role.VIEW)
 
-    assert "lets you look only" in other.page.inner_text("main")
+    assert "may only read" in other.page.inner_text("main")
     assert other.page.locator("#do-stop").count() == 0
     other.page.context.close()
 
 
-def test_a_failure_is_explained_where_one_looks(
+def test_a_failure_is_explained_on_the_pipelines_page(
     project: Project, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_WEB", "on")

@@ -1,4 +1,4 @@
-"""Every story of histories.py, told to the policy."""
+"""Every story of histories.py, decided by the policy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.model.outcomes import PastRun
-from headrace.model.runs import Ending, Exit, RunSpec
+from headrace.model.runs import Ending, Exit, PastRun, RunSpec
 from headrace.supervisor import policy, restarts
 from headrace.supervisor.situation import (
     Cut,
@@ -30,13 +29,13 @@ from supervisor.histories import STORIES, WANTED, Story, situation
 def test_story(story: Story) -> None:
     seen, now = situation(story, policy.decide)
 
-    told = [in_words(decision, now) for decision in policy.decide(seen, now)]
+    recorded = [in_words(decision, now) for decision in policy.decide(seen, now)]
 
-    assert len(told) == len(story.expect), told
-    for said, expected in zip(told, story.expect, strict=True):
+    assert len(recorded) == len(story.expect), recorded
+    for said, expected in zip(recorded, story.expect, strict=True):
         verdict, colon, reason = expected.partition(": ")
         is_exact = not colon and not expected.startswith("hold")
-        assert said == expected if is_exact else verdict in said and reason in said, told
+        assert said == expected if is_exact else verdict in said and reason in said, recorded
 
 
 def test_the_same_situation_gives_the_same_decisions() -> None:

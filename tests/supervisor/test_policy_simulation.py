@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from headrace.health.run_view import QueryView, RunView
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
-from headrace.model.outcomes import PastRun
-from headrace.model.runs import Desired, Ending, Exit, Orders, RunSpec, Wanted
-from headrace.model.runview import QueryView, RunView
+from headrace.model.runs import Desired, Ending, Exit, Orders, PastRun, RunSpec, Wanted
 from headrace.supervisor import policy, restarts
 from headrace.supervisor.situation import (
     Cut,
@@ -27,9 +26,9 @@ from headrace.supervisor.situation import (
     Hold,
     Kill,
     Launch,
-    Limits,
     LiveRun,
     OpenAlert,
+    PolicyLimits,
     Reap,
     ResolveAlert,
     Situation,
@@ -62,7 +61,7 @@ class World:
     desired: Desired = field(
         default_factory=lambda: Desired("p", Wanted.RUNNING, "v1", "dev", "p.py", by="ann")
     )
-    limits: Limits = field(default_factory=Limits)
+    limits: PolicyLimits = field(default_factory=PolicyLimits)
     driver: Driver | None = None
     orders: Orders = field(default_factory=Orders)
     survivors: dict[str, float] = field(default_factory=dict)  # run: dies by itself at
@@ -87,7 +86,7 @@ def make(seed: int) -> World:
         same_failure_max=dice.choice([1, 2, 3]),
     )
     watchdog = WatchdogLimits(start_s=60.0, alive_s=20.0, stall_s=40.0)
-    return World(dice, limits=Limits(restart, watchdog, DrainLimits(10.0, 5.0)))
+    return World(dice, limits=PolicyLimits(restart, watchdog, DrainLimits(10.0, 5.0)))
 
 
 def step(world: World) -> None:

@@ -17,127 +17,78 @@ import psutil
 import pytest
 
 from headrace import logs, processes
-from headrace.model.events import Event, Kind
-from headrace.model.places import Places
+from headrace.health.run_view import RunView
 from headrace.model.runs import Ending, Exit, Orders, Process, RunSpec
-from headrace.model.runview import RunView
-from headrace.state import folders, supervisors
+from headrace.model.state_paths import StatePaths
+from headrace.state import run_folders, supervisor_lookup
 from headrace.supervisor import process
-from headrace.supervisor.conclusions import concluded, could_not_start, ended_without_a_word
-from headrace.supervisor.watch import BYTES_PER_READ, Watch
+from headrace.supervisor.run_outcome import build_past_run, could_not_start, infer_exit
 from supervisor.conftest import until
 
 SPEC = RunSpec("orders-20250101T000000-aaaa", "orders", "/p", "/s", "v1", "dev", "f.py", at=10.0)
 
 
-def line(at: float) -> bytes:
-    return (Event(at, Kind.IDLED, "q").to_line() + "\n").encode()
-
-
-def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    watch = Watch(path)
-    whole = line(2.0)
-    path.write_bytes(line(1.0) + whole[:10])
-
-    first = watch.read(5.0)
-    with path.open("ab") as file:
-        file.write(whole[10:])
-    second = watch.read(6.0)
-
-    assert [event.at for event in first] == [1.0]
-    assert [event.at for event in second] == [2.0]
-    assert watch.view.heard_at == 6.0
-
-
-def test_no_events_file_yet_is_no_news(tmp_path: Path) -> None:
-    assert Watch(tmp_path / "events.jsonl").read(1.0) == []
-
-
-def test_lines_that_are_no_events_are_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    newer = b'{"at": 1, "event": "a_kind_of_next_year"}\n'
-    path.write_bytes(b"\n\xff\xfe\n{}\n[1]\nnull\n" + newer + line(7.0))
-
-    events = Watch(path).read(1.0)
-
-    assert [event.at for event in events] == [7.0]
-
-
-def test_a_look_reads_a_bounded_piece_and_says_when_it_has_all(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    long = (Event(1.0, Kind.IDLED, "q", {"padding": "x" * 5000}).to_line() + "\n").encode()
-    count = 3 * BYTES_PER_READ // len(long)
-    path.write_bytes(long * count)
-    watch = Watch(path)
-    pieces = []
-
-    while not watch.is_at_end:
-        pieces.append(len(watch.read(1.0)))
-
-    assert sum(pieces) == count
-    assert max(pieces) < count / 2
-
-
 def test_orders_and_outcomes_are_read_back(tmp_path: Path) -> None:
-    places = Places(tmp_path)
-    folders.write_spec(places, SPEC)
+    places = StatePaths(tmp_path)
+    run_folders.write_spec(places, SPEC)
     orders = Orders(drain_at=50.0, drain_reason="stopped")
-    past = concluded(SPEC, Exit("failed", 1, 30.0, query="q"), RunView(), 30.0)
+    past = build_past_run(SPEC, Exit("failed", 1, 30.0, query="q"), RunView(), 30.0)
 
-    folders.write_orders(places, SPEC.run, orders)
-    folders.write_outcome(places, past, 30.0)
+    run_folders.write_orders(places, SPEC.run, orders)
+    run_folders.write_outcome(places, past, 30.0)
 
-    assert folders.orders_of(places, SPEC.run, now=99.0) == orders
-    assert folders.orders_of(places, SPEC.run, now=40.0).drain_at == 40.0  # the clock was set back
-    assert folders.outcome_of(places, SPEC, now=99.0) == past
+    assert run_folders.orders_of(places, SPEC.run, now=99.0) == orders
+    assert (
+        run_folders.orders_of(places, SPEC.run, now=40.0).drain_at == 40.0
+    )  # the clock was set back
+    assert run_folders.outcome_of(places, SPEC, now=99.0) == past
     assert past.lived_s == 20.0
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"exit": 3}', '{"exit": {"ending": "?"}}'])
 def test_a_broken_outcome_counts_as_not_written(tmp_path: Path, content: str) -> None:
-    places = Places(tmp_path)
-    folders.write_spec(places, SPEC)
+    places = StatePaths(tmp_path)
+    run_folders.write_spec(places, SPEC)
     (places.run(SPEC.run) / "outcome.json").write_text(content)
     (places.run(SPEC.run) / "exit.json").write_text(content)
 
-    assert folders.outcome_of(places, SPEC, 1.0) is None
-    assert folders.exit_of(places, SPEC.run) is None
+    assert run_folders.outcome_of(places, SPEC, 1.0) is None
+    assert run_folders.exit_of(places, SPEC.run) is None
 
 
 def test_runs_are_listed_in_time_and_others_left_out(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = StatePaths(tmp_path)
     late = replace(SPEC, run="orders-20250102T000000-0000", at=20.0)
     define = replace(SPEC, run="define-20250102T000000-0000", define=("f.py",))
     for spec in (late, SPEC, define):
-        folders.write_spec(places, spec)
+        run_folders.write_spec(places, spec)
     (places.runs / "orders-20250103T000000-0000").mkdir()
     (places.runs / "notes").mkdir()
 
-    assert folders.specs(places) == {"orders": [SPEC, late]}
+    assert run_folders.specs(places) == {"orders": [SPEC, late]}
 
 
 def test_only_the_newest_run_folders_are_kept(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = StatePaths(tmp_path)
     specs = [replace(SPEC, run=f"orders-20250101T000000-{n:04d}", at=n) for n in range(60)]
     for spec in specs:
-        folders.write_spec(places, spec)
+        run_folders.write_spec(places, spec)
 
-    gone = folders.prune(places, {specs[0].run}, specs)
+    gone = run_folders.prune(places, {specs[0].run}, specs)
 
     assert gone == [spec.run for spec in specs[1:10]]
-    assert len(folders.specs(places)["orders"]) == 51
+    assert len(run_folders.specs(places)["orders"]) == 51
 
 
 def test_events_are_kept_of_the_ten_newest_runs_and_how_they_ended_of_all(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = StatePaths(tmp_path)
     specs = [replace(SPEC, run=f"orders-20250101T000000-{n:04d}", at=n) for n in range(15)]
     for spec in specs:
-        folders.write_spec(places, spec)
+        run_folders.write_spec(places, spec)
         for path in (places.events(spec.run), places.exit(spec.run)):
             path.write_text("{}\n")
 
-    assert folders.prune(places, {specs[-1].run}, specs) == []
+    assert run_folders.prune(places, {specs[-1].run}, specs) == []
 
     assert [places.events(s.run).exists() for s in specs] == [False] * 5 + [True] * 10
     assert all(places.exit(s.run).exists() and places.spec(s.run).exists() for s in specs)
@@ -158,11 +109,11 @@ def test_events_are_kept_of_the_ten_newest_runs_and_how_they_ended_of_all(tmp_pa
 def test_an_end_without_exit_json_is_named_by_what_was_ordered(
     orders: Orders, code: int | None, ending: str
 ) -> None:
-    assert ended_without_a_word(orders, 1.0, code).ending == ending
+    assert infer_exit(orders, 1.0, code).ending == ending
 
 
 def test_a_driver_stopped_before_its_first_query_had_nothing_to_cut() -> None:
-    ended = ended_without_a_word(Orders(drain_at=1.0), 1.0, -15, had_queries=False)
+    ended = infer_exit(Orders(drain_at=1.0), 1.0, -15, had_queries=False)
 
     assert (ended.ending, ended.code) == (Ending.DRAINED, 0)
 
@@ -172,9 +123,9 @@ def test_dying_in_the_same_way_is_the_same_failure_at_any_time(tmp_path: Path) -
     for second in (10, 59):
         log = tmp_path / f"{second}.log"
         log.write_text(f"started\n2025-01-01 10:00:{second},120 error 7f3a{second}bc cannot fork\n")
-        found.add(ended_without_a_word(Orders(), 1.0, 1, log).fingerprint)
+        found.add(infer_exit(Orders(), 1.0, 1, log).fingerprint)
     (tmp_path / "other.log").write_text("2025-01-01 10:00:10,120 error no such module\n")
-    other = ended_without_a_word(Orders(), 1.0, 1, tmp_path / "other.log").fingerprint
+    other = infer_exit(Orders(), 1.0, 1, tmp_path / "other.log").fingerprint
 
     assert len(found) == 1
     assert other not in found
@@ -254,11 +205,11 @@ def test_we_are_alive_and_a_stranger_with_our_pid_is_not_us() -> None:
 
 
 def test_the_lock_tells_who_supervises_and_a_look_at_it_does_not_lose_it(tmp_path: Path) -> None:
-    places = Places(tmp_path)
+    places = StatePaths(tmp_path)
     look = (
-        "import pathlib, sys; from headrace.model.places import Places;"
-        "from headrace.state import supervisors;"
-        "found = supervisors.running(Places(pathlib.Path(sys.argv[1])));"
+        "import pathlib, sys; from headrace.model.state_paths import StatePaths;"
+        "from headrace.state import supervisor_lookup;"
+        "found = supervisor_lookup.running(StatePaths(pathlib.Path(sys.argv[1])));"
         "print(found.pid if found else None)"
     )
 
@@ -267,15 +218,15 @@ def test_the_lock_tells_who_supervises_and_a_look_at_it_does_not_lose_it(tmp_pat
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     assert seen_from_outside() == "None"
-    assert supervisors.take_lock(places)
+    assert supervisor_lookup.take_lock(places)
     try:
-        assert not supervisors.take_lock(places)
-        assert supervisors.running(places) == processes.identify(os.getpid())
+        assert not supervisor_lookup.take_lock(places)
+        assert supervisor_lookup.running(places) == processes.identify(os.getpid())
         assert seen_from_outside() == str(os.getpid())
     finally:
-        supervisors.release_lock(places)
+        supervisor_lookup.release_lock(places)
     assert seen_from_outside() == "None"
-    assert supervisors.running(places) is None
+    assert supervisor_lookup.running(places) is None
 
 
 def test_a_zombie_is_not_alive_and_nobody_is_signalled_by_a_stale_record() -> None:
@@ -303,7 +254,7 @@ def test_reap_ends_all_that_carries_the_mark_also_out_of_its_group(tmp_path: Pat
     ours = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **marks})
     theirs = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **other})
     try:
-        until(lambda: [m.run for m in processes.marked(tmp_path)] == ["orders-1"])
+        until(lambda: [m.run for m in processes.find_marked(tmp_path)] == ["orders-1"])
 
         assert process.reap(["orders-1"], tmp_path) == []
 
@@ -334,7 +285,7 @@ def test_threads_are_dumped_of_a_java_of_that_run_only(tmp_path: Path) -> None:
     code = "import time; time.sleep(600)"
     python = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **marks})
     try:
-        until(lambda: processes.marked(tmp_path))
+        until(lambda: processes.find_marked(tmp_path))
 
         assert not process.dump_threads(python.pid, "orders-1", tmp_path)  # SIGQUIT would end it
         assert not process.dump_threads(os.getpid(), "orders-1", tmp_path)

@@ -9,9 +9,9 @@ import pytest
 
 from headrace import processes
 from headrace.errors import SetupError
-from headrace.model.requests import What
+from headrace.model.requests import Action
 from headrace.model.runs import RunSpec
-from headrace.state import supervisors
+from headrace.state import supervisor_lookup
 from headrace.supervisor import process
 from supervisor.conftest import FAKE_DRIVER, Project, until
 
@@ -26,11 +26,11 @@ def spec(project: Project) -> RunSpec:
 def test_a_detached_supervisor_is_ready_when_it_is_said_to_be(project: Project) -> None:
     started = process.start_supervisor(project.path, "dev")
 
-    assert supervisors.running(project.places) == started
+    assert supervisor_lookup.running(project.places) == started
     assert os.getsid(started.pid) == started.pid
     assert process.start_supervisor(project.path, "dev") == started  # the one that runs is as good
-    assert project.ask(What.DOWN).ok
-    until(lambda: supervisors.running(project.places) is None, what="its end")
+    assert project.ask(Action.DOWN).ok
+    until(lambda: supervisor_lookup.running(project.places) is None, what="its end")
     process.collect_children()
 
 
@@ -40,7 +40,7 @@ def test_a_supervisor_that_cannot_start_says_why(project: Project) -> None:
     with pytest.raises(SetupError, match="did not start") as caught:
         process.start_supervisor(project.path, "dev")
 
-    assert "Others may write to the state folder" in str(caught.value)
+    assert "Other users can write to the state folder" in str(caught.value)
 
 
 def test_a_definition_child_ends_with_its_exit_and_leaves_no_folder(project: Project) -> None:
@@ -96,7 +96,7 @@ def test_a_run_whose_record_of_what_should_run_is_gone_is_drained(project: Proje
 
     exit_ = until(lambda: project.outcome(project.runs("orders")[0].run), what="its end")
     assert exit_.ending == "drained"
-    assert not processes.marked(project.places.state)
+    assert not processes.find_marked(project.places.state)
 
 
 def test_a_damaged_record_of_what_should_run_stops_nothing(project: Project) -> None:
@@ -113,9 +113,9 @@ def test_a_damaged_record_of_what_should_run_stops_nothing(project: Project) -> 
     assert project.one_driver("orders") == pid
     aside = Path(f"{project.places.desired('orders')}.bad")
     until(aside.exists, what="the damaged file put aside")
-    assert "nobody knows whether it should run" in project.state("orders")[1]
-    assert project.ask(What.START, "orders").ok
-    until(lambda: "nobody knows" not in project.state("orders")[1], what="a decision")
+    assert "unknown whether it should run" in project.state("orders")[1]
+    assert project.ask(Action.START, "orders").ok
+    until(lambda: "unknown whether" not in project.state("orders")[1], what="a decision")
     assert project.one_driver("orders") == pid
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_record_without_any_run_waits_for_a_person_too(project: Projec
 
     until(lambda: project.state("orders")[0] == "needs-attention", what="needs attention")
     assert "headrace up orders" in project.state("orders")[1]
-    refused = project.ask(What.START, "orders")
+    refused = project.ask(Action.START, "orders")
     assert (refused.ok, (refused.error or {}).get("fix")) == (False, "headrace up orders")
     assert project.deploy("orders").ok
     project.one_driver("orders")

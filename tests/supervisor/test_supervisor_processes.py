@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from headrace import processes
-from headrace.jsonfile import write_json
+from headrace.json_file import write_json
 from headrace.model.gaps import Gap
-from headrace.model.requests import What
+from headrace.model.requests import Action
 from headrace.model.runs import Desired, Exit, Process, RunSpec
-from headrace.state import desired, folders
+from headrace.state import desired, run_folders
 from supervisor.conftest import Project, until
 
 pytestmark = pytest.mark.e2e
@@ -42,7 +42,7 @@ def test_a_killed_driver_comes_back_after_a_moment(project: Project) -> None:
 
     project.one_driver("orders", beside=first)
     assert [spec.attempt for spec in project.runs("orders")] == [1, 2]
-    assert "restart_scheduled" in project.told("orders")
+    assert "restart_scheduled" in project.recorded("orders")
 
 
 def test_a_killed_supervisor_finds_its_drivers_again(project: Project) -> None:
@@ -55,7 +55,7 @@ def test_a_killed_supervisor_finds_its_drivers_again(project: Project) -> None:
     before = project.events_text(project.runs("orders")[0].run)
     project.supervise()
 
-    until(lambda: "adopted" in project.told("orders"), what="adoption")
+    until(lambda: "adopted" in project.recorded("orders"), what="adoption")
     until(lambda: project.state("orders")[0] == "running", what="running")
     assert project.one_driver("orders") == pid
     assert len(project.runs("orders")) == 1
@@ -82,7 +82,7 @@ def test_secrets_of_a_killed_driver_are_removed(project: Project) -> None:
     left."""
     old = "orders-20200101T000000-aaaa"
     spec = RunSpec(old, "orders", str(project.path), "", "v1", "dev", "f")
-    folders.write_spec(project.places, spec)
+    run_folders.write_spec(project.places, spec)
     write_json(project.places.exit(old), Exit("drained", 0, 1.0).to_json())
     leave_secrets(project, old)
     first = project.supervise()
@@ -132,14 +132,14 @@ def test_the_pid_of_a_stranger_in_an_old_record_is_left_alone(
     project: Project, stranger: psutil.Popen
 ) -> None:
     spec = RunSpec("orders-20200101T000000-aaaa", "orders", str(project.path), "", "v1", "dev", "f")
-    folders.write_spec(project.places, spec)
+    run_folders.write_spec(project.places, spec)
     stale = Process(stranger.pid, 1.0, processes.boot_id())
     write_json(project.places.process(spec.run), stale.to_json())
     desired.write(project.places, Desired("orders", "running", "v1", "dev", "orders.py"))
 
     project.supervise()
     project.one_driver("orders")
-    project.ask(What.STOP, "orders")
+    project.ask(Action.STOP, "orders")
 
     until(lambda: project.state("orders")[0] == "stopped", what="stopped")
     assert stranger.is_running()
@@ -160,7 +160,7 @@ def test_what_a_driver_leaves_behind_is_ended_before_the_next_one_starts(project
 
     project.one_driver("orders", beside=first)
     assert not [m for m in project.drivers("orders") if m.run == old_run]
-    assert "reaped" in project.told("orders")
+    assert "reaped" in project.recorded("orders")
 
 
 def test_a_stop_drains_and_stays_stopped_also_for_the_next_supervisor(project: Project) -> None:
@@ -168,7 +168,7 @@ def test_a_stop_drains_and_stays_stopped_also_for_the_next_supervisor(project: P
     project.deploy("orders")
     project.one_driver("orders")
 
-    project.ask(What.STOP, "orders")
+    project.ask(Action.STOP, "orders")
 
     until(lambda: project.state("orders")[0] == "stopped", what="stopped")
     assert project.state("orders") == ("stopped", "stopped by ann, at a batch boundary")
@@ -176,7 +176,7 @@ def test_a_stop_drains_and_stays_stopped_also_for_the_next_supervisor(project: P
     supervisor.kill()
     supervisor.wait()
     project.supervise()
-    until(lambda: project.ask(What.STOP, "orders").text == "orders is stopped already")
+    until(lambda: project.ask(Action.STOP, "orders").text == "orders is already stopped")
     time.sleep(1.0)  # several ticks and delays: time enough to be started by mistake
     assert len(project.runs("orders")) == 1
 
@@ -188,7 +188,7 @@ def test_down_drains_all_and_up_brings_them_back(project: Project) -> None:
     for name in ("a", "b", "c"):
         project.one_driver(name)
 
-    project.ask(What.DOWN)
+    project.ask(Action.DOWN)
 
     assert supervisor.wait(10) == 0
     assert not project.drivers()
@@ -204,7 +204,7 @@ def test_sigterm_to_the_supervisor_drains_and_a_second_cuts(project: Project) ->
     project.behave(orders={"mode": "slow"})
     project.version("v1", "[drain]\ntimeout_s = 60\nkill_s = 60\n")
     supervisor = project.supervise()
-    project.ask(What.DEPLOY, "orders", version="v1", file="orders.py")
+    project.ask(Action.DEPLOY, "orders", version="v1", file="orders.py")
     project.one_driver("orders")
     run = project.runs("orders")[0].run
 
@@ -226,7 +226,7 @@ def test_a_driver_that_does_not_hear_is_killed_at_its_deadline(project: Project)
     project.one_driver("orders")
     began = time.monotonic()
 
-    project.ask(What.STOP, "orders")
+    project.ask(Action.STOP, "orders")
 
     until(lambda: project.state("orders")[0] == "stopped", what="stopped")
     assert 2.5 < time.monotonic() - began < 8
@@ -235,7 +235,7 @@ def test_a_driver_that_does_not_hear_is_killed_at_its_deadline(project: Project)
     assert exit_.ending == "cut"
 
 
-@pytest.mark.parametrize(("mode", "word"), [("hang", "no sign of life"), ("mute", "its start")])
+@pytest.mark.parametrize(("mode", "word"), [("hang", "no heartbeat"), ("mute", "its start")])
 def test_a_driver_without_a_sign_of_life_is_killed_and_restarted(
     project: Project, mode: str, word: str
 ) -> None:
@@ -265,9 +265,9 @@ def test_a_query_that_hangs_in_a_batch_is_told_of_then_killed(project: Project) 
     project.behave()
 
     project.one_driver("orders", beside=first)
-    until(lambda: "alert_resolved" in project.told("orders"), what="the alert's end")
-    told = project.told("orders")
-    assert [k for k in told if k.startswith("alert")] == ["alert_opened", "alert_resolved"]
+    until(lambda: "alert_resolved" in project.recorded("orders"), what="the alert's end")
+    recorded = project.recorded("orders")
+    assert [k for k in recorded if k.startswith("alert")] == ["alert_opened", "alert_resolved"]
 
 
 def test_three_times_the_same_failure_needs_a_person_and_start_tries_again(
@@ -280,9 +280,9 @@ def test_three_times_the_same_failure_needs_a_person_and_start_tries_again(
     until(lambda: project.state("orders")[0] == "needs-attention", what="needs attention")
 
     assert len(project.runs("orders")) == 3
-    assert project.told("orders").count("gave_up") == 1
+    assert project.recorded("orders").count("gave_up") == 1
     project.behave()
-    assert project.ask(What.START, "orders").ok
+    assert project.ask(Action.START, "orders").ok
     project.one_driver("orders")
     until(lambda: project.state("orders")[0] == "running", what="running")
 
@@ -309,15 +309,15 @@ def test_a_new_version_takes_the_place_of_the_running_one(project: Project) -> N
 
     answer = project.deploy("orders", "v2")
 
-    assert answer.text == "orders: version v2 takes the place of v1"
+    assert answer.text == "orders: version v2 replaces v1"
     second = project.one_driver("orders", beside=first)
     versions = [spec.version for spec in project.runs("orders")]
     assert versions == ["v1", "v2"]
     ended = project.outcome(project.runs("orders")[0].run)
     assert ended is not None
     assert ended.ending == "drained"
-    assert project.deploy("orders", "v2").text == "orders runs version v2 already"
-    assert project.ask(What.ROLLBACK, "orders").text == "orders goes back from v2 to v1"
+    assert project.deploy("orders", "v2").text == "orders already runs version v2"
+    assert project.ask(Action.ROLLBACK, "orders").text == "orders rolls back from v2 to v1"
     project.one_driver("orders", beside=second)
     assert project.runs("orders")[-1].version == "v1"
 
@@ -340,7 +340,7 @@ def test_a_second_supervisor_refuses_and_names_the_first(project: Project) -> No
 
     assert second.wait(10) == 3
     said = (project.path / "supervisor.out").read_text()
-    assert f"A supervisor runs for this project already: process {first.pid}" in said
+    assert f"A supervisor already runs for this project: process {first.pid}" in said
     assert first.poll() is None
 
 
@@ -372,7 +372,7 @@ def test_supervision_goes_on_while_the_store_is_broken(project: Project) -> None
     os.kill(first, signal.SIGKILL)
 
     second = project.one_driver("orders", beside=first)
-    assert project.ask(What.STOP, "orders").ok
+    assert project.ask(Action.STOP, "orders").ok
     until(lambda: processes.identify(second) is None, what="its end")
 
 
@@ -384,12 +384,12 @@ def test_a_gap_is_left_out_until_it_is_behind_also_by_the_run_after_a_kill(
     gap = Gap("q", "logs", 0, first=10, low=50, high=60, checkpoint=str(checkpoint)).to_json()
     project.version("v1", "[restart]\ndelay_s_min = 0.2\n")  # no limit that a busy machine meets
     project.supervise()
-    project.ask(What.DEPLOY, "orders", version="v1", file="orders.py")
+    project.ask(Action.DEPLOY, "orders", version="v1", file="orders.py")
     project.one_driver("orders")
-    project.ask(What.STOP, "orders")
+    project.ask(Action.STOP, "orders")
     until(lambda: not project.drivers("orders"), what="its end")
 
-    project.ask(What.START, "orders", accepted_gaps=(gap,), note="10 records")
+    project.ask(Action.START, "orders", accepted_gaps=(gap,), note="10 records")
     first = project.one_driver("orders")
     os.kill(first, signal.SIGKILL)
     second = project.one_driver("orders", beside=first)
@@ -403,7 +403,7 @@ def test_a_gap_is_left_out_until_it_is_behind_also_by_the_run_after_a_kill(
     ended = project.outcome(project.runs("orders")[-2].run)
     assert ended is not None
     assert ended.ending == "drained"
-    assert "from now on a loss stops it again" in ended.asked
+    assert "restarting with data-loss checks on" in ended.asked
     assert project.one_driver("orders") == third
 
 

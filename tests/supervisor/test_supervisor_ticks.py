@@ -18,15 +18,15 @@ import psutil
 import pytest
 
 from headrace import processes
-from headrace.jsonfile import write_json
-from headrace.model.events import Event, Kind
-from headrace.model.requests import Request, What
+from headrace.json_file import write_json
+from headrace.model.events import Event, EventKind
+from headrace.model.requests import Action, Request
 from headrace.model.runs import Desired, Orders, Process, RunSpec, run_name
-from headrace.state import desired, folders, requests
+from headrace.state import desired, requests, run_folders
+from headrace.state.event_file import CHUNK_BYTES
 from headrace.store import alerts, db, progress
-from headrace.supervisor.live import CHUNKS_PER_TICK
+from headrace.supervisor.live_run import CHUNKS_PER_TICK
 from headrace.supervisor.loop import TIDY_S, Clock, Supervisor
-from headrace.supervisor.watch import BYTES_PER_READ
 from supervisor.conftest import FAKE_DRIVER, Project, until
 
 WANTED = Desired("orders", "running", "v1", "dev", "orders.py")
@@ -103,7 +103,7 @@ def marked_leader(project: Project, run: str) -> subprocess.Popen[bytes]:
 def test_a_wish_to_go_down_that_was_meant_for_the_one_before_is_ignored(
     project: Project, begin: Callable[..., Ticking]
 ) -> None:
-    old = Request("r1", What.DOWN, "ann", time.time() - 60)
+    old = Request("r1", Action.DOWN, "ann", time.time() - 60)
     requests.leave(project.places, old)
     mine = begin()
 
@@ -114,7 +114,7 @@ def test_a_wish_to_go_down_that_was_meant_for_the_one_before_is_ignored(
 
     answer = requests.answer_of(project.places, "r1", 0)
     assert answer is not None
-    assert "before this supervisor started" in answer.text
+    assert "older than this supervisor" in answer.text
     assert not was_going_down
     assert mine.supervisor.is_going_down
     assert list(project.places.requests.iterdir()) == []
@@ -166,10 +166,10 @@ def test_a_full_disk_is_told_once_waited_for_and_leaves_no_folders(
     assert state[0] == "waiting"
     assert "disk full (No space left on device" in state[1]
     conn = db.open_readonly(project.places.alerts)
-    told = alerts.listed(conn, "open")
+    recorded = alerts.list_alerts(conn, "open")
     conn.close()
-    assert [alert.key for alert in told] == ["restarting:orders"]
-    assert project.told("orders").count("alert_opened") == 1
+    assert [alert.key for alert in recorded] == ["restarting:orders"]
+    assert project.recorded("orders").count("alert_opened") == 1
 
 
 @pytest.mark.thorough
@@ -184,7 +184,7 @@ def test_failed_starts_are_forgotten_like_old_runs(
     for _ in range(70):
         mine.tick(2.0)
 
-    assert len(mine.supervisor.keepers["orders"].past) == folders.KEPT_PER_PIPELINE
+    assert len(mine.supervisor.keepers["orders"].past) == run_folders.KEPT_PER_PIPELINE
 
 
 # ---- What a former supervisor left
@@ -196,14 +196,14 @@ def test_a_long_file_of_a_run_that_ended_alone_is_read_over_several_ticks(
     desired.write(project.places, STOPPED)
     began = float(int(time.time()) - 3600)
     ended = spec(project, at=began)
-    folders.write_spec(project.places, ended)
-    per_tick = CHUNKS_PER_TICK * BYTES_PER_READ
+    run_folders.write_spec(project.places, ended)
+    per_tick = CHUNKS_PER_TICK * CHUNK_BYTES
     padding = "x" * 16_000
     count = 2 * per_tick // len(padding)
     with project.places.events(ended.run).open("w") as file:
         for batch in range(count):
-            told = {"progress": {"batchId": batch, "numInputRows": 1, "name": padding}}
-            file.write(Event(began + batch, Kind.PROGRESSED, "q", told).to_line() + "\n")
+            recorded = {"progress": {"batchId": batch, "numInputRows": 1, "name": padding}}
+            file.write(Event(began + batch, EventKind.PROGRESSED, "q", recorded).to_line() + "\n")
     mine = begin()
     keeper = mine.supervisor.keepers["orders"]
 
@@ -216,9 +216,9 @@ def test_a_long_file_of_a_run_that_ended_alone_is_read_over_several_ticks(
     (past,) = keeper.past
     assert (past.exit.ending, past.committed) == ("vanished", {"q": count})
     assert past.ended_at == began + count - 1  # its last line: it was not us who waited since
-    assert folders.outcome_of(project.places, ended, mine.now) == past
+    assert run_folders.outcome_of(project.places, ended, mine.now) == past
     conn = db.open_readonly(project.places.history)
-    stored = progress.recent(conn, "orders", "q", 10_000)
+    stored = progress.newest(conn, "orders", "q", 10_000)
     conn.close()
     assert len(stored) == count
 
@@ -228,9 +228,9 @@ def test_nothing_is_decided_before_the_last_run_is_read(
 ) -> None:
     desired.write(project.places, WANTED)
     ended = spec(project, at=1000.0)
-    folders.write_spec(project.places, ended)
-    line = Event(1001.0, Kind.PROGRESSED, "q", {"progress": {"name": "x" * 100_000}}).to_line()
-    lines = 2 * CHUNKS_PER_TICK * BYTES_PER_READ // len(line)
+    run_folders.write_spec(project.places, ended)
+    line = Event(1001.0, EventKind.PROGRESSED, "q", {"progress": {"name": "x" * 100_000}}).to_line()
+    lines = 2 * CHUNKS_PER_TICK * CHUNK_BYTES // len(line)
     project.places.events(ended.run).write_text((line + "\n") * lines)
     exit_ = {"ending": "refused", "code": 3, "at": 1002.0, "error": {"what": "No Java."}}
     write_json(project.places.exit(ended.run), exit_)
@@ -249,7 +249,7 @@ def test_the_record_of_a_dead_driver_is_believed_before_a_child_that_outlived_it
 ) -> None:
     desired.write(project.places, STOPPED)
     ended = spec(project, at=1000.0)
-    folders.write_spec(project.places, ended)
+    run_folders.write_spec(project.places, ended)
     child = marked_leader(project, ended.run)
     dead = Process(child.pid, 1.0, processes.boot_id())  # its pid is another's by now
     write_json(project.places.process(ended.run), dead.to_json())
@@ -269,7 +269,7 @@ def test_without_a_record_the_oldest_leader_is_the_driver(
 ) -> None:
     desired.write(project.places, WANTED)
     alive = spec(project, at=1000.0)
-    folders.write_spec(project.places, alive)
+    run_folders.write_spec(project.places, alive)
     children = [marked_leader(project, alive.run) for _ in range(3)]
 
     live = begin().supervisor.keepers["orders"].live
@@ -289,7 +289,7 @@ def test_a_drain_that_was_written_down_and_never_asked_for_is_asked_for(
     first.kill()
     first.wait()
     orders = Orders(drain_at=time.time(), drain_reason="stopped by ann")
-    folders.write_orders(project.places, run, orders)
+    run_folders.write_orders(project.places, run, orders)
     wanted = desired.read(project.places, "orders")
     assert wanted is not None
     desired.write(project.places, replace(wanted, wanted="stopped"))
@@ -337,7 +337,7 @@ def test_a_supervisor_of_one_pipeline_shows_the_others_and_lets_them_live(
     ran = len(left_alone.runs("other"))
 
     mine = begin(only="mine")
-    asked = Request("r9", What.RESTART, "ann", mine.now, "mine")
+    asked = Request("r9", Action.RESTART, "ann", mine.now, "mine")
     requests.leave(left_alone.places, asked)
     mine.until(lambda: len(left_alone.runs("mine")) == 2, "mine is its own")
     mine.until(lambda: left_alone.state("other")[0] == "running", "other is shown")
@@ -363,7 +363,7 @@ def test_it_starts_nothing_else_also_if_that_dies(
     for _ in range(10):
         mine.tick(1.0)
 
-    assert "`headrace run mine` leaves it alone" in left_alone.state("other")[1]
+    assert "not controlled by the supervisor of `headrace run mine`" in left_alone.state("other")[1]
     assert len(left_alone.runs("other")) == 1
     mine.go_down()
 
@@ -377,7 +377,7 @@ def test_a_request_that_names_another_makes_it_its_own_and_drains_before_it_swit
     mine.tick()
     left_alone.version("v2")
     facts = {"pipeline": "other", "version": "v2", "file": "other.py"}
-    requests.leave(left_alone.places, Request("r9", What.DEPLOY, "ann", mine.now, **facts))
+    requests.leave(left_alone.places, Request("r9", Action.DEPLOY, "ann", mine.now, **facts))
 
     mine.until(lambda: len(left_alone.runs("other")) == 2, "the new version")
     wanted = desired.read(left_alone.places, "other")
@@ -398,7 +398,7 @@ def test_a_person_s_down_drains_them_all(
     left_alone: Project, begin: Callable[..., Ticking]
 ) -> None:
     mine = begin(only="mine")
-    requests.leave(left_alone.places, Request("r9", What.DOWN, "ann", mine.now + 0.1))
+    requests.leave(left_alone.places, Request("r9", Action.DOWN, "ann", mine.now + 0.1))
 
     mine.until(lambda: mine.supervisor.is_done, "its end")
 

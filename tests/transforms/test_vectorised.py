@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.transforms import vectorised
-from headrace.transforms.vectorised import Plan
+from headrace.transforms import arrow_json
+from headrace.transforms.arrow_json import ParsePlan
 
-PLAN = Plan(
+PLAN = ParsePlan(
     ("i", "tiny", "d", "b", "s", "at", "day"),
     ("int", "tinyint", "double", "boolean", "string", "timestamp", "date"),
     (False,) * 7,
@@ -25,12 +25,12 @@ FULL = {
 NICE = json.dumps(FULL, ensure_ascii=False).encode()
 
 
-def taken(*records: bytes | None, plan: Plan = PLAN, kind: Any = None) -> list[bool]:
-    return vectorised.read(pa.array(records, kind or pa.binary()), plan)[0].to_pylist()
+def taken(*records: bytes | None, plan: ParsePlan = PLAN, kind: Any = None) -> list[bool]:
+    return arrow_json.read(pa.array(records, kind or pa.binary()), plan)[0].to_pylist()
 
 
 def test_a_record_of_every_type_is_read() -> None:
-    done, fields = vectorised.read(pa.array([NICE]), PLAN)
+    done, fields = arrow_json.read(pa.array([NICE]), PLAN)
 
     assert done.to_pylist() == [True]
     at = datetime(2026, 1, 1, 10, 0, 0, 123000, UTC)
@@ -87,12 +87,12 @@ def test_records_that_would_make_one_together_are_left() -> None:
 
 
 def test_fields_that_have_to_be_there() -> None:
-    plan = Plan(("i", "s"), ("int", "string"), (True, False), 10_000)
+    plan = ParsePlan(("i", "s"), ("int", "string"), (True, False), 10_000)
     assert taken(b'{"i":1}', b'{"s":"x"}', b'{"i":null}', plan=plan) == [True, False, False]
 
 
 def test_a_longer_record_than_allowed_is_left() -> None:
-    plan = Plan(("s",), ("string",), (False,), 12)
+    plan = ParsePlan(("s",), ("string",), (False,), 12)
     assert taken(b'{"s":"1234"}', b'{"s":"12345"}', plan=plan) == [True, False]
 
 
@@ -111,11 +111,11 @@ def test_every_way_that_spark_hands_text_over() -> None:
     for kind in (pa.string(), pa.large_string()):
         assert taken(*words, kind=kind) == [False, True, False, True]  # type: ignore[arg-type]
     part = pa.array(texts, pa.binary())[1:]
-    assert vectorised.read(part, PLAN)[0].to_pylist() == [True, False, True]
+    assert arrow_json.read(part, PLAN)[0].to_pylist() == [True, False, True]
 
 
 def test_an_empty_block() -> None:
-    done, fields = vectorised.read(pa.array([], pa.binary()), PLAN)
+    done, fields = arrow_json.read(pa.array([], pa.binary()), PLAN)
     assert (len(done), [len(one) for one in fields]) == (0, [0] * 7)
 
 
@@ -123,10 +123,10 @@ def test_what_a_worker_gives_back() -> None:
     batch = pa.RecordBatch.from_arrays(
         [pa.array([7, 8]), pa.array([b'{"i":1}', b"no"])], ["kept", "value"]
     )
-    plan = Plan(("i",), ("int",), (False,), 100)
+    plan = ParsePlan(("i",), ("int",), (False,), 100)
 
-    (found,) = vectorised.worker(plan, ("raw", "done", "f"))(iter([batch]))
-    (judged,) = vectorised.worker(plan, ("raw", "done"))(iter([batch]))
+    (found,) = arrow_json.worker(plan, ("raw", "done", "f"))(iter([batch]))
+    (judged,) = arrow_json.worker(plan, ("raw", "done"))(iter([batch]))
 
     assert found.to_pylist() == [
         {"kept": 7, "raw": None, "done": True, "f": 1},
@@ -136,5 +136,5 @@ def test_what_a_worker_gives_back() -> None:
 
 
 def test_a_name_that_means_something_in_an_expression() -> None:
-    plan = Plan(("a.b*", "(c"), ("int", "string"), (False, False), 1000)
+    plan = ParsePlan(("a.b*", "(c"), ("int", "string"), (False, False), 1000)
     assert taken(b'{"a.b*":1,"(c":"x"}', b'{"a.b*":"1"}', plan=plan) == [True, False]

@@ -1,4 +1,4 @@
-"""A project with some history behind it, and a browser's worth of HTTP on the app. No JVM."""
+"""A project with some history, and an HTTP client of the app. No JVM."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from starlette.testclient import TestClient
 
 from cli.stage import PIPELINE, Project, failed, started
 from headrace import config
+from headrace.model.progress import from_spark
 from headrace.model.runs import RunSpec
-from headrace.state import keys
-from headrace.state.keys import Kind, Role
+from headrace.state import api_keys
+from headrace.state.api_keys import KeyKind, Role
 from headrace.store import alerts, db, events, progress, runs
 from headrace.web import app
 from headrace.web.site import Site
@@ -35,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def with_history(project: Project, now: float | None = None) -> str:
-    """One pipeline that failed once and runs now, with progress and an alert. -> its run."""
+    """One pipeline that failed once and runs now, with progress and an alert. Returns its run."""
     now = now or time.time()
     project.deployed()
     first = project.ran(number=1, exit=failed(), log="first line\nboom\n")
@@ -53,7 +54,7 @@ def with_history(project: Project, now: float | None = None) -> str:
             "processedRowsPerSecond": 500.0,
             "durationMs": {"triggerExecution": 200, "addBatch": 150, "walCommit": 20},
         }  # fmt: skip
-        progress.add(conn, "hello", run, "kept", now - 180 + 3 * batch, body)
+        progress.add(conn, "hello", run, "kept", now - 180 + 3 * batch, from_spark(body))
     conn.close()
     conn = db.open_alerts(project.places.alerts)
     alerts.open_once(conn, "k", now - 10, "hello", "kept", "row", "Load is high", "critical", {})
@@ -63,16 +64,16 @@ def with_history(project: Project, now: float | None = None) -> str:
 
 @dataclass
 class Visitor:
-    """The app as HTTP meets it, and keys to it."""
+    """An HTTP client of the app, with keys."""
 
     project: Project
     http: TestClient
 
-    def key(self, kind: Kind, role: Role = Role.OPERATE, life_s: float | None = 60.0) -> str:
-        return keys.make(self.project.places, kind, "tester", role, time.time(), life_s)
+    def key(self, kind: KeyKind, role: Role = Role.OPERATE, life_s: float | None = 60.0) -> str:
+        return api_keys.make(self.project.places, kind, "tester", role, time.time(), life_s)
 
     def log_in(self, role: Role = Role.OPERATE) -> None:
-        done = self.http.get(f"/?token={self.key(Kind.LOGIN, role)}", follow_redirects=False)
+        done = self.http.get(f"/?token={self.key(KeyKind.LOGIN, role)}", follow_redirects=False)
         assert done.status_code == 303, done.text
         self.http.headers["x-headrace-proof"] = done.headers["location"].partition("#proof=")[2]
 

@@ -1,4 +1,4 @@
-"""Hostile content in a real Chromium, from the real web process: shown as text, run as nothing."""
+"""Hostile content in a real Chromium, from a real web process: shown as text, never executed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from playwright.sync_api import Browser, Route
 
 import browsing
 from cli.stage import Project, failed, started
-from headrace.connectors.snapshots import Snapshots
-from headrace.jsonfile import read_json, write_json
+from headrace.connectors.live_snapshots import LiveSnapshots
+from headrace.json_file import read_json, write_json
 from headrace.model.lag import PartitionLag, QueryLag
 from headrace.model.pipeline import Definition, Node, Query
+from headrace.model.progress import from_spark
 from headrace.model.runs import RunSpec
-from headrace.state import keys, lags
-from headrace.state.keys import Kind, Role
+from headrace.state import api_keys, lag
+from headrace.state.api_keys import KeyKind, Role
 from headrace.store import alerts, db, events, progress, runs
 from headrace.web import main
 from web.serving import served
@@ -49,7 +50,7 @@ RUN = "hello-20260101T000001-ab01"
 
 
 def hostile(folder: Path) -> Project:
-    """A project in which everything that data can reach is a payload."""
+    """A project in which every value that comes from data is a payload."""
     (folder / "pipelines").mkdir(parents=True)
     (folder / "headrace.toml").write_text('[project]\nname = "<img src=x onerror=window.hit=1>"\n')
     project = Project(folder)
@@ -65,7 +66,7 @@ def hostile(folder: Path) -> Project:
     body = Definition("hello", "dev", "aaaa1111", "hello.py", (node,), (query,), (warning,))
     write_json(project.places.definition("aaaa1111", "dev", "hello"), body.to_json())
     rows = {name: [*PAYLOADS, ALL] for name in columns}
-    Snapshots(Path(path), ("user",), 1000, {}).add(3, pa.table(rows), at=1.0, is_whole=True)
+    LiveSnapshots(Path(path), ("user",), 1000, {}).add(3, pa.table(rows), at=1.0, is_whole=True)
     error = {"slug": PAYLOADS[0], "what": ALL, "why": ALL, "where": ALL, "fix": ALL}
     ended = failed()
     ended = type(ended)(**{**ended.to_json(), "error": error, "query": PAYLOADS[1]})
@@ -76,11 +77,11 @@ def hostile(folder: Path) -> Project:
     runs.record_start(conn, spec)
     runs.record_end(conn, RUN, ended, now)
     events.add(conn, now, "hello", RUN, "run_ended", ALL)
-    progress.add(conn, "hello", RUN, PAYLOADS[1], now, {"batchId": 1, "numInputRows": 5,
-                 "durationMs": {"triggerExecution": 5}})  # fmt: skip
+    batch = {"batchId": 1, "numInputRows": 5, "durationMs": {"triggerExecution": 5}}
+    progress.add(conn, "hello", RUN, PAYLOADS[1], now, from_spark(batch))
     conn.close()
     parts = (PartitionLag(PAYLOADS[1], 0, 5, 0, 9),)
-    lags.write(project.places, [QueryLag("hello", PAYLOADS[0], now, parts, problem=ALL)])
+    lag.write(project.places, [QueryLag("hello", PAYLOADS[0], now, parts, problem=ALL)])
     conn = db.open_alerts(project.places.alerts)
     alerts.open_once(conn, "k", now, "hello", PAYLOADS[0], "row", ALL, PAYLOADS[2], {"a": ALL})
     conn.close()
@@ -94,7 +95,7 @@ def browser() -> Iterator[Browser]:
 
 
 def link(project: Project, url: str, role: Role = Role.OPERATE) -> str:
-    secret = keys.make(project.places, Kind.LOGIN, "tester", role, time.time(), 600)
+    secret = api_keys.make(project.places, KeyKind.LOGIN, "tester", role, time.time(), 600)
     return f"{url}/?token={secret}"
 
 
@@ -128,10 +129,8 @@ def test_hostile_content_is_text_on_every_page(tmp_path: Path, browser: Browser)
         page.context.close()
 
 
-def test_nothing_is_written_into_a_question_that_is_being_typed(
-    tmp_path: Path, browser: Browser
-) -> None:
-    """The names come late: a beginning is offered only to who has not begun."""
+def test_the_editor_never_overwrites_what_the_user_types(tmp_path: Path, browser: Browser) -> None:
+    """The list of tables arrives late: an example query fills only an untouched editor."""
     project = hostile(tmp_path / "project")
     held: list[Route] = []
     with served(project) as url:
@@ -151,7 +150,7 @@ def test_nothing_is_written_into_a_question_that_is_being_typed(
         page.context.close()
 
 
-def test_what_is_missing_is_explained_on_the_page(tmp_path: Path, browser: Browser) -> None:
+def test_an_empty_project_is_explained_on_every_page(tmp_path: Path, browser: Browser) -> None:
     """No pipeline, no data, no store: each page says so and stays up."""
     folder = tmp_path / "empty"
     folder.mkdir()
@@ -175,16 +174,14 @@ def test_what_is_missing_is_explained_on_the_page(tmp_path: Path, browser: Brows
         page.context.close()
 
 
-def test_how_far_behind_in_kafka_is_told_and_follows_the_relay(
-    tmp_path: Path, browser: Browser
-) -> None:
+def test_kafka_lag_is_shown_and_updated(tmp_path: Path, browser: Browser) -> None:
     project = hostile(tmp_path / "project")
 
     def looked(read: int, **more: Any) -> None:
         parts = (PartitionLag("logs", 0, read, 0, 9_000, 90.0, 3600.0),
                  PartitionLag("logs", 1, 50, 0, 50))  # fmt: skip
         found = QueryLag("hello", "counts", time.time(), parts, **more)
-        lags.write(project.places, [found])
+        lag.write(project.places, [found])
 
     looked(2_000, catch_up_s=120.0)
     with served(project) as url:
@@ -192,7 +189,7 @@ def test_how_far_behind_in_kafka_is_told_and_follows_the_relay(
         page = seen.page
         page.goto(link(project, url))
         page.goto(f"{url}/pipelines/hello")
-        row = page.locator("h2:has-text('Behind in Kafka') + * tr", has_text="counts").first
+        row = page.locator("h2:has-text('Kafka lag') + * tr", has_text="counts").first
         row.wait_for()
         cells = row.inner_text()
         assert "7,000" in cells
@@ -210,8 +207,8 @@ def test_how_far_behind_in_kafka_is_told_and_follows_the_relay(
         page.context.close()
 
 
-def test_one_failed_look_takes_nothing_away_and_heals(tmp_path: Path, browser: Browser) -> None:
-    """Errors as the server would tell them, put in between by the browser's own hand."""
+def test_a_failed_request_keeps_the_content_and_recovers(tmp_path: Path, browser: Browser) -> None:
+    """With errors that the browser injects in place of the server's responses."""
     project = hostile(tmp_path / "project")
     body = '{"error": {"slug": "store", "what": "The store is locked."}}'
 
@@ -234,13 +231,13 @@ def test_one_failed_look_takes_nothing_away_and_heals(tmp_path: Path, browser: B
         page.context.close()
 
 
-def test_with_other_settings_it_starts_anew_and_with_broken_ones_it_stays(tmp_path: Path) -> None:
-    """What it hides and what can be asked is of the settings; whoever keeps it starts it again."""
+def test_changed_settings_end_the_process_and_invalid_ones_do_not(tmp_path: Path) -> None:
+    """The supervisor then starts it with the new settings."""
     project = hostile(tmp_path / "project")
     toml, good = project.folder / "headrace.toml", '[project]\nname = "other"\n'
     with served(project) as url:
-        told = read_json(project.places.web) or {}
-        process = psutil.Process(int(told["pid"]))
+        answer = read_json(project.places.web) or {}
+        process = psutil.Process(int(answer["pid"]))
         toml.write_text("[project")
         time.sleep(2 * main.SETTINGS_S + 1)
         assert httpx2.get(f"{url}/healthz").status_code == 200
@@ -248,18 +245,18 @@ def test_with_other_settings_it_starts_anew_and_with_broken_ones_it_stays(tmp_pa
         assert process.wait(30) == 0
 
 
-IMPATIENT = """
+SHORT_TIMEOUTS = """
 import sys
-from headrace.web import main, patience
-patience.HEAD_S = patience.BODY_S = 1.0
+from headrace.web import main, timeouts
+timeouts.HEAD_S = timeouts.BODY_S = 1.0
 sys.exit(main.main(sys.argv[1:]))
 """
 
 
-def test_who_does_not_say_what_it_wants_is_let_go(tmp_path: Path) -> None:
-    """Nothing, half a head, half a body; and one that says it in time is answered all the while."""
+def test_a_client_that_does_not_send_its_request_is_disconnected(tmp_path: Path) -> None:
+    """Nothing, half a head, half a body; other requests are served meanwhile."""
     project = hostile(tmp_path / "project")
-    command = (sys.executable, "-c", IMPATIENT, str(project.folder))
+    command = (sys.executable, "-c", SHORT_TIMEOUTS, str(project.folder))
     half = b"POST /login HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n"
     with served(project, command) as url:
         host = url.removeprefix("http://")
@@ -278,7 +275,7 @@ def test_who_does_not_say_what_it_wants_is_let_go(tmp_path: Path) -> None:
                 time.sleep(0.6)
 
 
-def test_without_a_login_a_person_is_told_how_to_get_one(tmp_path: Path, browser: Browser) -> None:
+def test_without_a_login_the_page_explains_how_to_get_one(tmp_path: Path, browser: Browser) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     project = Project(folder)
@@ -287,7 +284,7 @@ def test_without_a_login_a_person_is_told_how_to_get_one(tmp_path: Path, browser
         page = browsing.watched(browser).page
         page.goto(url)
         assert "headrace token" in page.inner_text("main")
-        secret = keys.make(project.places, Kind.LOGIN, "tester", Role.VIEW, time.time(), 600)
+        secret = api_keys.make(project.places, KeyKind.LOGIN, "tester", Role.VIEW, time.time(), 600)
         page.fill("#token", secret)
         page.click("text=Log in")
         page.wait_for_selector("#health")
@@ -315,6 +312,6 @@ def test_a_session_that_ended_shows_the_login_and_no_stale_data(
         page.wait_for_selector("#token", timeout=20_000)
         page.goto(link(project, url))
         page.wait_for_selector("[data-pipeline=hello]")
-        keys.revoke_all(project.places)
+        api_keys.revoke_all(project.places)
         page.wait_for_selector("#token", timeout=20_000)
         page.context.close()

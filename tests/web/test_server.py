@@ -1,4 +1,4 @@
-"""The page's process over plain sockets: crowds, odd bytes, and keys that are taken back."""
+"""The web process over plain sockets: many connections, invalid bytes, revoked keys."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import pytest
 
 from cli.stage import Project
 from headrace.errors import Error
-from headrace.state import keys
-from headrace.state.keys import Key, Kind, Role
-from headrace.web import connections, pace
-from headrace.web.turns import Turns
+from headrace.state import api_keys
+from headrace.state.api_keys import Key, KeyKind, Role
+from headrace.web import connections, rate_limit
+from headrace.web.thread_pool import ThreadPool
 from web.serving import served
 
 pytestmark = pytest.mark.e2e
@@ -36,8 +36,8 @@ class Server:
     def host(self) -> str:
         return self.url.removeprefix("http://")
 
-    def key(self, kind: Kind = Kind.PROGRAM, role: Role = Role.OPERATE) -> str:
-        return keys.make(self.project.places, kind, "tester", role, time.time(), 600)
+    def key(self, kind: KeyKind = KeyKind.PROGRAM, role: Role = Role.OPERATE) -> str:
+        return api_keys.make(self.project.places, kind, "tester", role, time.time(), 600)
 
     def connect(self, said: bytes = b"") -> socket.socket:
         address, port = self.host.split(":")
@@ -55,7 +55,7 @@ class Server:
         bearer = {"authorization": f"Bearer {self.key()}"}
         assert httpx2.get(f"{self.url}/api/audit", headers=bearer, timeout=60).status_code == 200
         with httpx2.Client(base_url=self.url, timeout=60) as owner:
-            login = owner.get(f"/?token={self.key(Kind.LOGIN)}")
+            login = owner.get(f"/?token={self.key(KeyKind.LOGIN)}")
             assert login.status_code == 303
             proof = login.headers["location"].partition("#proof=")[2]
             headers = {"x-headrace-proof": proof}
@@ -94,7 +94,7 @@ def first_line(connection: socket.socket) -> bytes:
     ],
     ids=["nothing", "half a head", "half a body", "an answer that is not read"],
 )
-def test_a_crowd_of_strangers_keeps_nobody_out(server: Server, said: bytes) -> None:
+def test_many_anonymous_connections_keep_nobody_out(server: Server, said: bytes) -> None:
     with contextlib.ExitStack() as held:
         for _ in range(CROWD):
             held.enter_context(server.connect(said.replace(b"{}", server.host.encode())))
@@ -111,7 +111,7 @@ def test_the_streams_of_one_key_keep_nobody_else_out(server: Server) -> None:
             with contextlib.suppress(ConnectionError):
                 lines.append(first_line(stream))
 
-        assert lines.count(b"HTTP/1.1 200 OK") == pace.STREAMS_OF_ONE_KEY
+        assert lines.count(b"HTTP/1.1 200 OK") == rate_limit.STREAMS_PER_KEY
         assert b"HTTP/1.1 429 Too Many Requests" in lines
         server.check_answers()
         stream = held.enter_context(server.connect(server.request("/api/stream", other)))
@@ -120,7 +120,7 @@ def test_the_streams_of_one_key_keep_nobody_else_out(server: Server) -> None:
 
 
 def eventually_free(server: Server, key: str) -> None:
-    """A stream whose reader has gone gives its place back."""
+    """A stream whose reader has disconnected is no longer counted."""
     deadline = time.monotonic() + 60
     while True:
         with server.connect(server.request("/api/stream", key)) as stream:
@@ -130,7 +130,7 @@ def eventually_free(server: Server, key: str) -> None:
         time.sleep(0.2)
 
 
-def test_a_stream_ends_when_its_key_is_taken_back(server: Server) -> None:
+def test_a_stream_ends_when_its_key_is_revoked(server: Server) -> None:
     with server.connect(server.request("/api/stream", server.key())) as stream:
         assert first_line(stream) == b"HTTP/1.1 200 OK"
 
@@ -165,7 +165,7 @@ def test_a_stream_ends_when_its_key_is_taken_back(server: Server) -> None:
     ],
     ids=lambda said: str(said[:40]),
 )
-def test_odd_bytes_get_an_answer_with_protecting_headers(server: Server, said: bytes) -> None:
+def test_invalid_bytes_get_a_response_with_security_headers(server: Server, said: bytes) -> None:
     with server.connect(said.replace(b"{}", server.host.encode())) as made:
         got = made.recv(65536)
         head = got.partition(b"\r\n\r\n")[0].decode("latin-1").lower()
@@ -187,8 +187,8 @@ def crowd(*owners: tuple[str, str | None, bool]) -> list[connections.Connection]
     ]
 
 
-def test_strangers_of_one_address_push_each_other_out_and_nobody_else() -> None:
-    many = connections.STRANGERS_OF_ONE_ADDRESS
+def test_anonymous_connections_of_one_address_only_displace_each_other() -> None:
+    many = connections.ANONYMOUS_PER_ADDRESS
     open_ = crowd(("other", None, False), *[("a", None, False)] * (many + 1), ("a", "k", False))
 
     assert connections.surplus(open_, open_[-2]) is open_[1]
@@ -196,47 +196,47 @@ def test_strangers_of_one_address_push_each_other_out_and_nobody_else() -> None:
     assert connections.surplus(open_, open_[-2], proxies=["a"]) is None
 
 
-def test_a_connection_that_waits_for_nothing_goes_before_a_busy_one() -> None:
+def test_an_idle_connection_is_closed_before_a_busy_one() -> None:
     busy = [("a", "k", True)] * 5
-    idle = [("a", "k", False)] * connections.OF_ONE_KEY
+    idle = [("a", "k", False)] * connections.PER_KEY
     open_ = crowd(*busy, *idle)
 
     assert connections.surplus(open_, open_[-1]) is open_[5]
-    all_busy = crowd(*[("a", "k", True)] * (connections.OF_ONE_KEY + 1))
+    all_busy = crowd(*[("a", "k", True)] * (connections.PER_KEY + 1))
     assert connections.surplus(all_busy, all_busy[-1]) is all_busy[0]
 
 
-def test_among_too_many_addresses_the_one_with_the_most_loses_one() -> None:
-    single = [(f"address-{n}", None, False) for n in range(connections.STRANGERS - 9)]
+def test_the_address_with_the_most_connections_loses_one() -> None:
+    single = [(f"address-{n}", None, False) for n in range(connections.ANONYMOUS - 9)]
     open_ = crowd(*[("greedy", None, False)] * 10, *single)
 
     assert connections.surplus(open_, open_[-1]) is open_[0]
 
 
-def test_many_strangers_never_push_out_who_has_a_key() -> None:
-    room = connections.Connections()
+def test_anonymous_connections_never_displace_one_with_a_key() -> None:
+    open_ = connections.Connections()
     closed: list[str] = []
     known = connections.Connection("a", lambda: closed.append("known"), lambda: False)
-    room.add(known)
-    room.recognise(known, "k")
+    open_.add(known)
+    open_.recognise(known, "k")
 
     for _ in range(1000):
-        room.add(connections.Connection("a", lambda: closed.append("stranger"), lambda: False))
+        open_.add(connections.Connection("a", lambda: closed.append("anonymous"), lambda: False))
 
-    assert set(closed) == {"stranger"}
-    assert len(closed) == 1000 - connections.STRANGERS_OF_ONE_ADDRESS
+    assert set(closed) == {"anonymous"}
+    assert len(closed) == 1000 - connections.ANONYMOUS_PER_ADDRESS
 
 
 def key_of(hash_: str, role: Role) -> Key:
-    return Key(hash_, Kind.PROGRAM, "tester", role, 0.0)
+    return Key(hash_, KeyKind.PROGRAM, "tester", role, 0.0)
 
 
-def test_onlookers_never_take_the_last_streams() -> None:
-    streams = pace.Streams()
-    for number in range(pace.STREAMS - pace.STREAMS_RESERVED):
+def test_streams_are_reserved_for_keys_that_may_operate() -> None:
+    streams = rate_limit.Streams()
+    for number in range(rate_limit.STREAMS - rate_limit.STREAMS_RESERVED):
         streams.enter(key_of(f"view-{number}", Role.VIEW))
 
-    with pytest.raises(Error, match="too many open streams"):
+    with pytest.raises(Error, match="Too many open streams"):
         streams.enter(key_of("one more", Role.VIEW))
     streams.enter(key_of("owner", Role.OPERATE))
     streams.leave(key_of("owner", Role.OPERATE))
@@ -244,14 +244,14 @@ def test_onlookers_never_take_the_last_streams() -> None:
     streams.enter(key_of("view-0", Role.VIEW))
 
 
-def test_slow_requests_of_others_do_not_keep_the_owner_waiting() -> None:
-    """Every thread of onlookers and strangers, and all that one key gets, is held."""
+def test_slow_requests_of_others_do_not_delay_a_key() -> None:
+    """All threads of viewers and anonymous requests, and all of one key, are busy."""
     release = threading.Event()
     names = [None, *(key_of(f"view-{n}", Role.VIEW) for n in range(20))]
     names += [key_of("greedy", Role.OPERATE)]
 
     async def ask() -> str:
-        turns = Turns()
+        turns = ThreadPool()
         slow = [
             asyncio.create_task(turns.run(who, lambda: release.wait(60)))
             for who in names

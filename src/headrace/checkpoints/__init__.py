@@ -1,1 +1,1 @@
-"""What Spark keeps about a query on disk: read, compared, guarded. Plain files, no Spark."""
+"""Reads and checks Spark's checkpoints and sink logs as plain files, without Spark."""

@@ -1,8 +1,8 @@
-"""Whose checkpoint this is: our own note, `v1.json` beside the folder `v1`.
+"""The owner of a checkpoint, in the file `v1.json` next to the folder `v1`.
 
-Written by the driver with every start, read before the next one and by the `checkpoint` commands.
-Invariant: a checkpoint that was started once is never begun anew in silence, and never used by
-another query. What lies inside the folder is read in `checkpoints/layout.py`.
+The driver writes it at every start; it is read before the next one and by the `checkpoint`
+commands. Invariant: a checkpoint is never silently restarted from scratch, and never used by
+another query. `layout` reads the content of the folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace import jsonfile
+from headrace import json_file
 from headrace.checkpoints.layout import Layout
 from headrace.errors import CheckpointError, StoreError
 from headrace.model.runs import Jsonable
@@ -27,8 +27,8 @@ class Identity(Jsonable):
     pipeline: str
     query: str
     project: str  # [project] name
-    query_id: str | None = None  # None until the first start succeeded
-    epoch: int = 0  # rises with every start
+    query_id: str | None = None  # None until the first successful start
+    epoch: int = 0  # increases with every start
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -37,10 +37,10 @@ def place(checkpoint: Path) -> Path:
 
 
 def read(checkpoint: Path) -> Identity | None:
-    """None if there is no note: a first start, or a checkpoint from before Headrace."""
+    """None before the first start, or for a checkpoint that Headrace did not create."""
     path = place(checkpoint)
     try:
-        body = jsonfile.read_json(path)
+        body = json_file.read_json(path)
         if body is None:
             return None
         identity = Identity.from_json(body)
@@ -49,19 +49,19 @@ def read(checkpoint: Path) -> Identity | None:
         return identity
     except (StoreError, TypeError) as exc:
         raise CheckpointError(
-            f"{path} does not say whose checkpoint {checkpoint.name} is.",
+            f"{path}, which identifies the owner of {checkpoint.name}, is damaged.",
             why=exc.what if isinstance(exc, StoreError) else str(exc),
             where=str(path),
             fix=f"if {shlex.quote(str(checkpoint))} is the right one:"
             f" mv {shlex.quote(str(path))} {shlex.quote(str(path) + '.bad')}"
-            " (the next start writes it anew)",
+            " (the next start writes a new one)",
             slug="checkpoint-identity-damaged",
         ) from exc
 
 
 def start_over(checkpoint: Path, sink: Path | None) -> str:
-    """How to begin again with batch 0, as the end of a fix. `sink` is the folder of a file sink: it
-    skips batches that it has seen, so it has to move together with the checkpoint."""
+    """Commands that restart a query at batch 0, as the end of a fix. `sink` is the folder of a
+    file sink: it skips batches that it has, so it must be moved together with the checkpoint."""
     paths = [checkpoint, place(checkpoint), *([sink] if sink is not None else [])]
     moves = [
         shlex.join(["mv", str(path), str(_free_name(path))])
@@ -77,8 +77,8 @@ def _free_name(path: Path) -> Path:
 
 
 def write(checkpoint: Path, identity: Identity) -> None:
-    """Whole and on disk when this returns. OSError passes through."""
-    jsonfile.write_json(place(checkpoint), identity.to_json())
+    """Atomic and synced. OSError passes through."""
+    json_file.write_json(place(checkpoint), identity.to_json())
 
 
 def verify(
@@ -89,21 +89,21 @@ def verify(
     project: str | None = None,
     sink: Path | None = None,
 ) -> CheckpointError | None:
-    """Why this query must not start on this checkpoint, if so. `sink` is the folder of a file sink,
-    which only the fixes name."""
+    """Why this query must not start with this checkpoint. `sink` is the folder of a file sink, for
+    the fixes."""
     if identity is not None and _is_foreign(identity, pipeline, query, project):
         return _foreign(identity, layout, pipeline, query, project)
     known = identity.query_id if identity is not None else None
     if layout.query_id is None and (known is not None or layout.is_started):
-        return _lost(known, layout, sink)
+        return _lost_metadata(known, layout, sink)
     if known is not None and layout.query_id != known:
         return CheckpointError(
-            f"The checkpoint of {pipeline}/{query} was replaced: it belongs to query id"
-            f" {layout.query_id}, the one used last was {known}.",
-            why="sinks that count batches by query id would write rows twice or not at all",
+            f"The checkpoint of {pipeline}/{query} was replaced: its query id is"
+            f" {layout.query_id}, the last one was {known}.",
+            why="sinks that identify batches by query id would lose or duplicate rows",
             where=layout.path,
-            fix=f"put the old folder back; or, to go on with this one{_and_folder(sink)} on"
-            f" purpose, rm {shlex.quote(layout.path + '.json')}",
+            fix=f"restore the old folder; or, to continue with this one{_and_folder(sink)},"
+            f" rm {shlex.quote(layout.path + '.json')}",
             slug="checkpoint-replaced",
         )
     return None
@@ -122,10 +122,10 @@ def _foreign(
     return CheckpointError(
         f"This checkpoint belongs to {identity.pipeline}/{identity.query} of project"
         f" {identity.project!r}, not to {ours}.",
-        why="two queries on one checkpoint lose or double rows",
+        why="two queries on one checkpoint lose or duplicate rows",
         where=layout.path,
-        fix="give this query its old name back, or another checkpoint and, for a file sink, another"
-        f" folder; if it was renamed on purpose, rm {shlex.quote(layout.path + '.json')}",
+        fix="restore the old name of this query, or set another checkpoint and, for a file sink,"
+        f" another folder; if you renamed the query, rm {shlex.quote(layout.path + '.json')}",
         slug="checkpoint-foreign",
     )
 
@@ -134,10 +134,10 @@ def _and_folder(sink: Path | None) -> str:
     return f" and the {sink} that belongs to it" if sink is not None else ""
 
 
-def _lost(known: str | None, layout: Layout, sink: Path | None) -> CheckpointError:
+def _lost_metadata(known: str | None, layout: Layout, sink: Path | None) -> CheckpointError:
     metadata = shlex.quote(f"{layout.path}/metadata")
     if not layout.is_started:
-        what = f"The checkpoint {layout.path} is empty, but query {known} was started on it before."
+        what = f"The checkpoint {layout.path} is empty, but query {known} has used it before."
         fix = f"restore the folder from a backup; or, {start_over(Path(layout.path), sink)}"
     elif known is None:
         what = f"The checkpoint {layout.path} has batches but no usable `metadata` file."
@@ -145,11 +145,11 @@ def _lost(known: str | None, layout: Layout, sink: Path | None) -> CheckpointErr
     else:
         content = json.dumps({"id": known}, separators=(",", ":"))
         crc = shlex.quote(f"{layout.path}/.metadata.crc")
-        what = f"The checkpoint {layout.path} has lost its `metadata` file; its query is {known}."
+        what = f"The checkpoint {layout.path} has no `metadata` file; its query id is {known}."
         fix = f"rm -f {crc}; printf '%s' '{content}' > {metadata}"
     return CheckpointError(
         what,
-        why="without it Spark takes a new query id, and exactly-once sinks write rows twice",
+        why="without it Spark creates a new query id, and exactly-once sinks duplicate rows",
         where=layout.path,
         fix=fix,
         slug="checkpoint-metadata-lost",

@@ -1,13 +1,12 @@
-"""What lies in a Structured Streaming checkpoint: read with plain files, without Spark.
+"""The content of a Structured Streaming checkpoint, read as plain files without Spark.
 
     metadata        {"id": "UUID of the query"}
-    offsets/N       v1 / settings and watermark as JSON / one line a source ("-": none yet)
-    commits/N       v1 or v2 / {"nextBatchWatermarkMs": ...}: batch N is done
-    sources/I/N     what a file source has seen      state/OPERATOR/PARTITION/VERSION.*  (N + 1)
+    offsets/N       v1 / settings and watermark as JSON / one line per source ("-": none yet)
+    commits/N       v1 or v2 / {"nextBatchWatermarkMs": ...}: batch N is committed
+    sources/I/N     files that a source listed       state/OPERATOR/PARTITION/VERSION.*  (N + 1)
 
-Read by the driver before a start, and by the `checkpoint` commands.
-Invariant: writes nothing, and never raises on bad content: `Layout.problems` says what is wrong.
-Whose checkpoint it is, is judged in `checkpoints/identity.py`.
+Used by the driver before a start, and by the `checkpoint` commands. `identity` checks the owner.
+Invariant: writes nothing, and never raises on bad content: `Layout.problems` lists the damage.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.checkpoints import sources as source_logs
+from headrace.checkpoints import source_logs
 from headrace.checkpoints.problems import (
     RESTORE,
     Problem,
@@ -29,18 +28,18 @@ from headrace.checkpoints.problems import (
     first_gap,
     is_json,
     is_json_object,
-    numbered,
+    numbered_entries,
     text_of,
 )
 
 _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(delta|changelog|snapshot|zip)")
-# Commits are v2 where state files carry unique names; offsets are v2 where sources have names,
-# which Headrace does not allow.
+# Commits are v2 if state files have unique names; offsets are v2 if sources have names, which
+# Headrace does not allow.
 _VERSIONS = {"offsets": ("v1",), "commits": ("v1", "v2")}
 _VERSION_FIX = {
-    "offsets": "run it with the Spark that wrote it; if v2, it was made with"
-    " spark.sql.streaming.queryEvolution.enableSourceEvolution, which has to be off from the start",
-    "commits": "run it with the Spark that wrote it",
+    "offsets": "run it with the Spark version that wrote it; v2 means that it was created with"
+    " spark.sql.streaming.queryEvolution.enableSourceEvolution, which must be off from the start",
+    "commits": "run it with the Spark version that wrote it",
 }
 
 
@@ -51,21 +50,18 @@ class Layout:
     query_id: str | None = None
     offsets: tuple[int, ...] = ()  # batch numbers, sorted
     commits: tuple[int, ...] = ()
-    last_offsets: str | None = None  # text of the newest offsets file, if it can be read
-    sources: int | None = None  # how many sources that file has
+    last_offsets: str | None = None  # text of the newest offsets file, if readable
+    sources: int | None = None  # number of sources in that file
     operators: tuple[int, ...] = ()  # numbers of the stateful operators
     problems: tuple[Problem, ...] = ()
 
     @property
     def is_started(self) -> bool:
-        """At least one batch was planned."""
         return bool(self.offsets or self.commits)
 
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """offsets/ or commits/: its numbers, the text of those that can be read, what is wrong."""
-
     numbers: tuple[int, ...]
     texts: dict[int, str]
     problems: tuple[Problem, ...]
@@ -99,18 +95,18 @@ def read(path: Path) -> Layout:
         commits=commits.numbers,
         last_offsets=last,
         sources=None if sources is None else len(sources),
-        operators=tuple(sorted(int(p.name) for p in numbered(path / "state"))),
+        operators=tuple(sorted(int(p.name) for p in numbered_entries(path / "state"))),
         problems=problems,
     )
 
 
-def last_committed(path: Path) -> int | None:
-    """The newest number in commits/, whatever the file holds."""
-    return max((int(p.name) for p in numbered(path / "commits")), default=None)
+def last_committed_batch(path: Path) -> int | None:
+    """The newest number in commits/; the file itself is not read."""
+    return max((int(p.name) for p in numbered_entries(path / "commits")), default=None)
 
 
 def source_lines(offsets_text: str) -> tuple[str, ...]:
-    """One a source, in the order of the query; "-" where it has no offset yet."""
+    """One per source, in the order of the query; "-" if it has no offset yet."""
     return tuple(offsets_text.splitlines()[2:])
 
 
@@ -119,9 +115,7 @@ def _read_metadata(path: Path, is_started: bool) -> tuple[str | None, tuple[Prob
     if not os.path.lexists(file):
         if not is_started:
             return None, ()
-        what = (
-            f"{path} has batches but no file `metadata`: Spark would not know which query it was."
-        )
+        what = f"{path} has batches but no file `metadata`, which contains the query id."
         fix = f"restore {file}; its content is " + '{"id":"..."} with the id of the query'
         return None, (Problem("checkpoint-metadata-missing", what, fix),)
     text, fault = text_of(file)
@@ -140,11 +134,11 @@ def _metadata_fault(text: str) -> str | None:
     except (ValueError, RecursionError):
         return "it is empty" if not text.strip() else f"it is not JSON ({text[:40]!r})"
     if not isinstance(body, dict) or not isinstance(body.get("id"), str):
-        return f"it names no id ({text[:60]!r})"
+        return f"it has no id ({text[:60]!r})"
     try:
         uuid.UUID(body["id"])
     except ValueError:
-        return f"its id is no UUID ({body['id'][:60]!r})"
+        return f"its id is not a UUID ({body['id'][:60]!r})"
     return None
 
 
@@ -153,30 +147,30 @@ def _read_log(folder: Path, fault_of: Callable[[str], str | None]) -> _Log:
     if not os.path.lexists(folder):
         return _Log((), {}, ())
     if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
-        return _Log((), {}, (_unreadable(folder, "it is not a folder that can be read"),))
+        return _Log((), {}, (_unreadable(folder, "it is not a readable folder"),))
     numbers, texts, problems = [], {}, []
     for file in entries(folder):
         if not re.fullmatch(r"[0-9]+", file.name):
-            continue  # .crc, .tmp, hidden and foreign names: Spark does not look at them either
+            continue  # .crc, .tmp and other names, which Spark ignores too
         if str(int(file.name)) != file.name:
-            what = f"{file} looks like a batch to Spark, but no batch has that name."
+            what = f"Spark would take {file} for a batch, but batches have no leading zeros."
             problems.append(Problem("checkpoint-stray-file", what, f"mv {file} {folder.parent}/"))
             continue
         number = int(file.name)
         numbers.append(number)
         text, fault = text_of(file)
         if fault is None and not text.strip():
-            what = f"{file} is empty: the disk lost it."
+            what = f"{file} is empty: its content was lost."
             problems.append(Problem(f"checkpoint-{kind}-empty", what, _log_fix(file)))
             continue
         version = text.split("\n", 1)[0].strip()
         known = _VERSIONS[kind]
         if fault is None and re.fullmatch(r"v[0-9]+", version) and version not in known:
-            what = f"{file} has format {version}, known here is {' and '.join(known)}."
+            what = f"{file} has the unknown format {version}. Supported: {', '.join(known)}."
             fix = _VERSION_FIX[kind]
             problems.append(Problem("checkpoint-version-unknown", what, fix))
             continue
-        fault = fault or (None if version in known else f"it begins {version[:40]!r}, not v1")
+        fault = fault or (None if version in known else f"it starts with {version[:40]!r}, not v1")
         fault = fault or fault_of(text)
         if fault is not None:
             what = f"{file} is damaged: {fault}."
@@ -191,13 +185,13 @@ def _offsets_fault(text: str) -> str | None:
     if len(lines) < 2 or (lines[1].strip() and not is_json_object(lines[1])):
         return "its second line is not a JSON object"
     if len(lines) < 3:
-        return "it names no source"
+        return "it has no source"
     for number, line in enumerate(lines[2:]):
-        # Most offsets are JSON, some are plain numbers, and a connector may write what it likes.
+        # Most offsets are JSON, some are plain numbers, and a connector may write any text.
         if not line.strip() or not line.isprintable():
-            return f"the offset of source {number} is no text"
+            return f"the offset of source {number} is not text"
         if line.startswith(("{", "[")) and not is_json(line):
-            return f"the offset of source {number} is half a JSON text ({line[-30:]!r})"
+            return f"the offset of source {number} is incomplete JSON ({line[-30:]!r})"
     return None
 
 
@@ -209,8 +203,8 @@ def _commit_fault(text: str) -> str | None:
 
 
 def _content_problems(path: Path, offsets: _Log, commits: _Log) -> Iterator[Problem]:
-    """Of files that are well-formed one by one; the plainer finding comes first, one a file."""
-    # Every batch of a checkpoint has the same sources: a file with fewer lines lost its end.
+    """Problems of files that are well-formed, one per file."""
+    # All batches of a checkpoint have the same sources: a file with fewer lines is truncated.
     counts = {number: len(source_lines(text)) for number, text in offsets.texts.items()}
     most = max(counts.values(), default=0)
     for number, count in counts.items():
@@ -229,9 +223,9 @@ def _order_problems(
     path: Path, offsets: tuple[int, ...], commits: tuple[int, ...]
 ) -> Iterator[Problem]:
     if not commits:
-        # A first batch that never ended is normal; a later one without any commit is not.
+        # An unfinished first batch is normal; a later one without any commit is not.
         if offsets and offsets[-1] > 0:
-            what = f"{path} planned batch {offsets[-1]}, but commits/ says that none was ever done."
+            what = f"{path} planned batch {offsets[-1]}, but commits/ has no batch."
             yield Problem("checkpoint-commits-missing", what, RESTORE)
         return
     last = commits[-1]
@@ -250,11 +244,11 @@ def _order_problems(
 
 
 def _state_problems(path: Path, committed: int | None) -> Iterator[Problem]:
-    """After batch N every store is at version N + 1: a snapshot, and all changes since."""
+    """After batch N every store has version N + 1: a snapshot and all changes since."""
     if committed is None:
         return
-    for operator in numbered(path / "state"):
-        for partition in numbered(operator):
+    for operator in numbered_entries(path / "state"):
+        for partition in numbered_entries(operator):
             for store in _stores(partition):
                 if (missing := _missing_version(store, committed + 1)) is not None:
                     what = f"{store} lacks version {missing} of the state of batch {committed}."
@@ -262,7 +256,7 @@ def _state_problems(path: Path, committed: int | None) -> Iterator[Problem]:
 
 
 def _stores(partition: Path) -> list[Path]:
-    """The partition's folder itself; for joins, one folder a store below it."""
+    """The folder of the partition; for joins, one folder per store below it."""
     if any(_STATE_FILE.fullmatch(p.name) for p in entries(partition)):
         return [partition]
     below = [p for p in entries(partition) if p.is_dir() and not p.name.startswith(("_", "."))]

@@ -1,4 +1,4 @@
-"""Where a query stands in the topics that it reads, from its checkpoint. Reads only."""
+"""The position of a query in the topics that it reads, from its checkpoint. Reads only."""
 
 from __future__ import annotations
 
@@ -11,76 +11,78 @@ from urllib.parse import unquote, urlsplit
 from headrace.checkpoints import layout
 from headrace.model.gaps import Gap
 
-Positions = dict[str, dict[int, int]]  # topic: partition: the record that comes next
+Positions = dict[str, dict[int, int]]  # topic: partition: next offset
 
 
-def of(checkpoint: str) -> Positions | None:
-    """By the last batch that is done; sources that are no topics are left out. None: it is not on a
-    disk of this machine, so nothing is known."""
+def read(checkpoint: str) -> Positions | None:
+    """After the last committed batch, without sources that are not topics. None if the checkpoint
+    is not on a local disk."""
     path = _local(checkpoint)
     if path is None:
         return None
-    batch = layout.last_committed(path)
+    batch = layout.last_committed_batch(path)
     return at(path, batch) if batch is not None else {}
 
 
 def are_behind(gaps: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the queries have passed all of these. Where nothing is known, nothing is passed."""
+    """Whether the queries have passed all these gaps; False if a position is unknown."""
     found = [Gap.from_json(gap) for gap in gaps]
-    stand = {checkpoint: _known(checkpoint) for checkpoint in {gap.checkpoint for gap in found}}
+    stand = {
+        checkpoint: _read_strict(checkpoint) for checkpoint in {gap.checkpoint for gap in found}
+    }
     return None not in stand.values() and all(
         gap.is_behind((stand[gap.checkpoint] or {}).get(gap.topic, {}).get(gap.partition))
         for gap in found
     )
 
 
-def _known(checkpoint: str) -> Positions | None:
-    """As `of`; None also where the last batch that is done cannot be read."""
+def _read_strict(checkpoint: str) -> Positions | None:
+    """Like `read`; None also if the last committed batch cannot be read."""
     path = _local(checkpoint)
-    batch = layout.last_committed(path) if path is not None else None
+    batch = layout.last_committed_batch(path) if path is not None else None
     if path is None or batch is None or not (path / "offsets" / str(batch)).is_file():
         return None
     return at(path, batch)
 
 
 def done(checkpoint: Path) -> Iterator[tuple[Positions, float]]:
-    """Of each batch that is done and still known, in order: up to where, and when it was done."""
+    """End position and commit time of each batch that is still in the checkpoint, in order."""
     numbers = [int(p.name) for p in (checkpoint / "commits").glob("[0-9]*") if p.name.isdigit()]
     for batch in sorted(numbers):
         try:
             when = (checkpoint / "commits" / str(batch)).stat().st_mtime
         except FileNotFoundError:
-            continue  # Spark is tidying up
+            continue  # Spark deletes old entries
         yield at(checkpoint, batch), when
 
 
 def at(checkpoint: Path, batch: int) -> Positions:
-    """By this batch; {} if it is not known any more."""
+    """After this batch; {} if it is no longer in the checkpoint."""
     try:
         text = (checkpoint / "offsets" / str(batch)).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
     found: Positions = {}
     for line in layout.source_lines(text):
-        found |= of_source(_object(line))
+        found |= from_json(_object(line))
     return found
 
 
 def first(checkpoint: Path | None, source: int) -> Positions:
-    """Where this source of a query began; {} if it is no topic, or nothing is known of it."""
+    """The start of a source; {} if it is not a topic, or unknown."""
     if checkpoint is None:
         return {}
     try:
         text = (checkpoint / "sources" / str(source) / "0").read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         return {}
-    return of_source(_object(text[text.find("{") :]))  # a zero byte and a version come before
+    return from_json(_object(text[text.find("{") :]))  # after a zero byte and a version
 
 
-def of_source(told: Mapping[str, object]) -> Positions:
-    """As Spark writes a place in topics; what is none is left out."""
+def from_json(offsets: Mapping[str, object]) -> Positions:
+    """From Spark's JSON; entries that are not topics are left out."""
     found: Positions = {}
-    for topic, partitions in told.items():
+    for topic, partitions in offsets.items():
         if isinstance(partitions, dict) and all(str(p).isdigit() for p in partitions):
             found[topic] = {int(p): n for p, n in partitions.items() if isinstance(n, int)}
     return found

@@ -1,6 +1,6 @@
-"""What can be wrong with one file of a checkpoint. Read by `layout` and `sources`.
+"""Checks of single files in a checkpoint, used by `layout` and `source_logs`.
 
-Invariant: never raises on bad content, and never reads a file without a limit.
+Invariant: never raises on bad content, and limits the size of what it reads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-BYTES_MAX = 16 * 1024 * 1024  # larger than any offsets or commits file of Spark's
+BYTES_MAX = 16 * 1024 * 1024  # larger than any offsets or commits file
 RESTORE = "restore the checkpoint from a backup"
 
 
@@ -31,18 +31,17 @@ def entries(folder: Path) -> list[Path]:
         return []
 
 
-def numbered(folder: Path) -> list[Path]:
+def numbered_entries(folder: Path) -> list[Path]:
     return [p for p in entries(folder) if re.fullmatch(r"0|[1-9][0-9]*", p.name)]
 
 
 def first_gap(numbers: Sequence[int]) -> int | None:
-    """The first number that is missing between others; they are sorted."""
     pairs = itertools.pairwise(numbers)
     return next((a + 1 for a, b in pairs if b != a + 1), None)
 
 
 def text_of(file: Path) -> tuple[str, str | None]:
-    """Its text, or "" and the reason why it cannot be read."""
+    """The text, or "" and the reason why it cannot be read."""
     try:
         if file.stat().st_size > BYTES_MAX:
             return "", f"it is larger than {BYTES_MAX} bytes"
@@ -66,10 +65,9 @@ def is_json_object(text: str) -> bool:
 
 
 def checksum_mismatch(file: Path) -> Problem | None:
-    """Hadoop's checksum beside a local file: "crc\\0", chunk size, one CRC-32 a chunk.
+    """Hadoop's checksum file: "crc\\0", chunk size, a CRC-32 for each chunk.
 
-    Spark cannot read a file that does not match it. A checksum file that is itself cut is ignored,
-    there as here.
+    Spark cannot read a file that does not match it. Like Spark, ignores a truncated checksum file.
     """
     crc = file.with_name(f".{file.name}.crc")
     try:

@@ -1,4 +1,1 @@
-"""The command line: one file a command group. Thin: parse, call one function, print.
-
-Invariant: modules with commands import nothing heavy at their top, so `headrace --help` is quick.
-"""
+"""The command line: parse, call one function, print. `main` has the table of commands."""

@@ -1,55 +1,47 @@
-"""`alerts list`: what people should know of, open or resolved. Works without a supervisor.
-
-Invariant: reads only. No alerts.db yet means no alerts.
-"""
+"""`alerts list`: open and resolved alerts. Reads only; works without a supervisor."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import click
+from rich.table import Table
+from rich.text import Text
 
-from headrace.cli.options import Options, as_json, pass_options, shared
-
-if TYPE_CHECKING:
-    from headrace.store.alerts import Alert
+from headrace.cli import tables
+from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.model import times
+from headrace.project import alerts as project_alerts
+from headrace.store.alerts import StoredAlert
 
 _COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow"}
 
 
 @click.group()
-@shared
+@shared_options
 def alerts() -> None:
-    """Alerts: of pipelines in trouble, and of rows that hr.alert was given."""
+    """Alerts of pipelines, and of rows sent to hr.alert."""
 
 
 @alerts.command("list")
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--all", "all_", is_flag=True, help="Also those that are resolved.")
+@click.option("--all", "all_", is_flag=True, help="Also resolved alerts.")
 @as_json
-@shared
+@shared_options
 @pass_options
 def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
-    """Open alerts, the newest first; of one pipeline or query, if given."""
-    from headrace.cli import tables
-    from headrace.project import alerting
+    """List open alerts, newest first.
 
-    seen = alerting.found(options.open(), name, is_all=all_)
+    NAME is a pipeline or a query; the default is all.
+    """
+    seen = project_alerts.find(options.open(), name, is_all=all_)
     if json_:
-        tables.print_json({"alerts": [alerting.as_body(alert) for alert in seen]})
+        tables.print_json({"alerts": [alert.to_json() for alert in seen]})
     else:
         print_alerts(seen, is_all=all_)
 
 
-def print_alerts(seen: list[Alert], *, is_all: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from headrace.cli import tables
-    from headrace.model import health
-    from headrace.project import alerting
-
+def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
     if not seen:
         click.echo("No alerts." if is_all else "No open alerts.")
         return
@@ -68,14 +60,11 @@ def print_alerts(seen: list[Alert], *, is_all: bool) -> None:
             Text(alert.title),
             "/".join(part for part in (alert.pipeline, alert.query) if part),
             *(
-                f"{health.span(max(0.0, now - at))} ago"
+                f"{times.span(max(0.0, now - at))} ago"
                 for at in (alert.opened_at, alert.updated_at)
             ),
             f"{alert.count:,}",
         )
     tables.console().print(table)
-    if len(seen) == alerting.SHOWN_MAX:
-        click.echo(f"Only the newest {alerting.SHOWN_MAX:,} are shown.")
-
-
-COMMANDS = (alerts,)
+    if len(seen) == project_alerts.SHOWN_MAX:
+        click.echo(f"Showing the newest {project_alerts.SHOWN_MAX:,}.")

@@ -1,101 +1,116 @@
-"""Commands that change what should run: `start`, `stop`, `restart`, `rollback`. See asking.
+"""Commands that change what should run: `start`, `stop`, `restart`, `rollback`.
 
 They never deploy, and need a running supervisor.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from headrace.cli.options import Options, pass_options, shared
-
-if TYPE_CHECKING:
-    from headrace.model.gaps import Gap
-    from headrace.project.workspace import Workspace
+from headrace.cli import spinner
+from headrace.cli.options import Options, pass_options, shared_options
+from headrace.errors import ControlError
+from headrace.model.gaps import Gap
+from headrace.model.requests import Action
+from headrace.model.runs import Ending
+from headrace.project import control, gaps, run_end, runs
+from headrace.project.workspace import Workspace, resolve_pipeline
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.option("--accept-gap", is_flag=True, help="Go on without records that are gone, this once.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@shared
+@click.option(
+    "--accept-gap", is_flag=True, help="Continue once without records that the broker has deleted."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@shared_options
 @pass_options
 def start(options: Options, name: str, accept_gap: bool, yes: bool) -> None:
-    """Run the deployed version of a pipeline.
+    """Start the deployed version of a pipeline.
 
-    --accept-gap shows which records are gone before they were read, and asks; the audit keeps it.
+    --accept-gap lists the records that were deleted before they were read, and asks; the audit
+    log records your answer.
     """
-    from headrace.project import asking
-
     work = options.open()
-    click.echo(asking.start(work, name, _accepted(work, name, yes=yes) if accept_gap else None))
+    accepted = _confirm_gaps(work, name, yes=yes) if accept_gap else None
+    click.echo(control.start(work, name, accepted))
 
 
-def _accepted(work: Workspace, name: str, *, yes: bool) -> list[Gap]:
-    """What is gone, once the person has agreed to go on without it."""
-    from headrace.project import gaps
-    from headrace.project.workspace import known_pipeline
-
-    found = gaps.of_pipeline(work, known_pipeline(work, name))
+def _confirm_gaps(work: Workspace, name: str, *, yes: bool) -> list[Gap]:
+    """The missing records, once the user has agreed to continue without them."""
+    found = gaps.find(work, resolve_pipeline(work, name))
     gaps.refuse_missing(found)
-    lines = ["gone before they were read:", *(f"  {gap.in_words()}" for gap in found)]
+    lines = ["deleted before they were read:", *(f"  {gap.in_words()}" for gap in found)]
     click.echo("\n".join(lines) if found else "No records are missing now.")
     if not yes:
-        click.confirm("Go on without them?" if found else "Start all the same?", abort=True)
+        click.confirm("Continue without them?" if found else "Start anyway?", abort=True)
     return found
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option("--cut", is_flag=True, help="Do not wait for a batch boundary.")
-@shared
+@shared_options
 @pass_options
 def stop(options: Options, name: str, cut: bool) -> None:
     """Stop a pipeline at a batch boundary.
 
-    Says at which batch, and whether it had to be cut at its deadline (code 1).
+    Reports the batch, and whether the query was cut at the deadline (exit code 1).
     """
-    from headrace.cli import stopping
-
-    words, code = stopping.stop(options.open(), name, cut=cut)
-    click.echo(words)
+    text, code = _stop(options.open(), name, cut=cut)
+    click.echo(text)
     raise click.exceptions.Exit(code)
+
+
+def _stop(work: Workspace, name: str, *, cut: bool) -> tuple[str, int]:
+    """Request the stop, wait for the end of the run, and return a text and an exit code."""
+    control.require_supervisor(work)
+    pipeline = resolve_pipeline(work, name)
+    before = runs.newest(work.places, pipeline)
+    was_open = before is not None and runs.is_open(before)
+    reply = control.ask(work, control.request(work, Action.CUT if cut else Action.STOP, pipeline))
+    if before is None or not was_open:
+        return reply.text or f"{pipeline} is stopped; it was not running.", 0
+    limits = control.drain_limits(work, pipeline)
+    waits = f"waiting for the running batches, up to {limits.timeout_s:g} s"
+    with spinner.show(f"{pipeline}: {waits}"):
+        ended = control.await_end(work, before, limits.timeout_s + 2 * limits.kill_s + 10)
+    if ended is None:
+        raise ControlError(
+            f'"{pipeline}" was asked to stop and has not ended.',
+            where=str(work.places.log(before.name)),
+            fix=f"headrace status {pipeline}; headrace stop {pipeline} --cut does not wait",
+            slug="stop-timeout",
+        )
+    is_requested_cut = cut and ended.ending == Ending.CUT
+    return run_end.report(pipeline, ended), 0 if is_requested_cut else run_end.stop_code(ended)
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@shared
+@shared_options
 @pass_options
 def restart(options: Options, name: str) -> None:
     """Drain a pipeline and start it again."""
-    from headrace.project import asking
-
-    click.echo(asking.restart(options.open(), name))
+    click.echo(control.restart(options.open(), name))
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.argument("version", metavar="[VERSION]", required=False)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@shared
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@shared_options
 @pass_options
 def rollback(options: Options, name: str, version: str | None, yes: bool) -> None:
     """Go back to an earlier version.
 
-    To the one before, or to VERSION (its first characters are enough).
+    The default is the previous version; of VERSION, the first characters are enough.
 
-    Shows what it will do and asks. Checkpoints stay as they are.
+    Shows what will change and asks. Checkpoints are not touched.
     """
-    from headrace.project import asking
-
     work = options.open()
-    plan = asking.plan_rollback(work, name, version)
+    plan = control.plan_rollback(work, name, version)
     click.echo(plan.in_words())
     if not yes:
         click.confirm("Go back?", abort=True)
-    click.echo(asking.rollback(work, plan))
-
-
-COMMANDS = (start, stop, restart, rollback)
+    click.echo(control.rollback(work, plan))

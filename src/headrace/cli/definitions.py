@@ -1,6 +1,6 @@
-"""Definitions of pipelines: snapshot, a driver child in definition mode, its files read back.
+"""Defines pipelines: takes a snapshot, runs a driver in definition mode, reads the results.
 
-Used by `check`, and by `up` before it deploys. Invariant: user code runs in the child only.
+Used by `check`, and by `up` before it deploys. Invariant: user code runs only in the child process.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from headrace.errors import (
     Error,
     Problems,
     SetupError,
-    revived,
+    error_from_dict,
 )
-from headrace.jsonfile import read_json
+from headrace.json_file import read_json
 from headrace.model.pipeline import Definition
 from headrace.model.runs import Exit, RunSpec
-from headrace.project import outlets
+from headrace.project import project_sinks
 from headrace.project.workspace import Target, Workspace, targets
 from headrace.supervisor import lock, process
 
@@ -36,26 +36,30 @@ def define(work: Workspace, names: Sequence[str], *, quiet: bool = False) -> lis
     if scripts:
         raise ConfigError(
             f"{scripts[0]} defines no pipeline, so there is nothing to check.",
-            why="A file without a definition (@hr.stream) is a script: known only by running it.",
+            why="A file without @hr.stream is a script; its queries are known only when it runs.",
             where=scripts[0],
             fix=f"headrace run {scripts[0]}",
             slug="script-has-no-definition",
         )
-    return define_version(work, snapshot(work), found, quiet=quiet)
+    version = snapshot(work)
+    try:
+        return define_version(work, version, found, quiet=quiet)
+    finally:
+        versions.prune(work.places, time.time())  # `check` may never have a supervisor to do it
 
 
 def snapshot(work: Workspace, outside: Path | None = None) -> str:
-    """A copy of the working tree by content hash, in a state folder that is surely ours."""
-    outlets.check(work.settings)  # else only the relay's log would say so
+    """Copy the working tree and return its content hash."""
+    project_sinks.check(work.settings)  # else only the relay's log would report it
     try:
         lock.prepare_state(work.places)
         return versions.snapshot(work.project, work.places, work.settings.include, outside)
     except OSError as exc:
         raise SetupError(
             f"The state folder cannot be written: {exc.strerror or exc}.",
-            why="Headrace keeps a copy of the code it runs there, so that a restart never deploys.",
+            why="Headrace keeps the deployed code there, so that a restart never deploys.",
             where=str(exc.filename or work.places.state),
-            fix="free its disk, make it writable, or set [project] state to another folder",
+            fix="free disk space, make it writable, or set [project] state to another folder",
             slug="state-unwritable",
         ) from exc
 
@@ -63,13 +67,13 @@ def snapshot(work: Workspace, outside: Path | None = None) -> str:
 def define_version(
     work: Workspace, version: str, wanted: Sequence[Target], *, quiet: bool = False
 ) -> list[Definition]:
-    """Runs a child for all files; problems become one exception with the worst code.
+    """Define all files in one child. Raises all problems at once, with the worst exit code.
 
-    A file whose code ends the child is a problem like others: the rest is defined without it."""
+    If the code of a file ends the child, that is a problem too: the rest is defined without it."""
     what = wanted[0].pipeline if len(wanted) == 1 else f"{len(wanted)} pipelines"
     problems: list[Error] = []
     left = [target.file for target in wanted]
-    with spinner.shown(f"checking {what} (Spark starts, nothing runs)", quiet=quiet):
+    with spinner.show(f"checking {what} (starts Spark, runs no query)", quiet=quiet):
         while left:
             spec = _spec(work, version, wanted[0].pipeline, left)
             try:
@@ -79,7 +83,7 @@ def define_version(
                 problems.append(exc)
                 left.remove(str(exc.where))
     if problems:
-        raise problems[0] if len(problems) == 1 else Worst(problems)
+        raise problems[0] if len(problems) == 1 else WorstProblem(problems)
     return [_read(work, version, target) for target in wanted]
 
 
@@ -97,8 +101,8 @@ def _spec(work: Workspace, version: str, pipeline: str, files: Sequence[str]) ->
     )
 
 
-class Worst(Problems):
-    """Several problems; the machine's (3) outrank the definition's (2): fix those first."""
+class WorstProblem(Problems):
+    """Several problems. Those of the machine (3) outrank those of definitions (2)."""
 
     def __init__(self, problems: Sequence[Error]) -> None:
         super().__init__(problems)
@@ -108,9 +112,9 @@ class Worst(Problems):
 def _problems(ended: Exit) -> list[Error]:
     bodies = list(ended.problems) or ([ended.error] if ended.error else [])
     if not bodies and ended.code != 0:
-        bodies = [{"what": f"The check ended with code {ended.code} and left no words."}]
+        bodies = [{"what": f"The check ended with code {ended.code} and no message."}]
     kind = SetupError if ended.code == 3 else DefinitionError
-    return [revived(body, kind) for body in bodies]
+    return [error_from_dict(body, kind) for body in bodies]
 
 
 def _read(work: Workspace, version: str, target: Target) -> Definition:
@@ -118,9 +122,9 @@ def _read(work: Workspace, version: str, target: Target) -> Definition:
     body = read_json(path)
     if body is None:
         raise SetupError(
-            f'The check of "{target.pipeline}" ended well but wrote no definition.',
+            f'The check of "{target.pipeline}" succeeded but wrote no definition.',
             where=str(path),
-            fix="run the same again; if it stays so, remove that version's folder",
+            fix="run it again; if that does not help, remove the folder of this version",
             slug="no-definition",
         )
     return Definition.from_json(body)

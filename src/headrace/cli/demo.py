@@ -1,4 +1,7 @@
-"""`demo`: a living application in one command. Its work is in demo_session and in the room demo."""
+"""`demo`: a complete application in one command. The implementation is in demo_session.py.
+
+Imports little: signals have to be handled before Python imports the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import Options, Seconds, as_json, pass_options, shared
+from headrace.cli.options import Options, Seconds, as_json, pass_options, shared_options
+from headrace.cli.signals import Interrupts
 
-RATE = 300  # lines a second: two cores keep up with it and have room left
+RATE = 300  # lines a second; two cores keep up with ease
 
 
 @click.command()
@@ -17,14 +21,14 @@ RATE = 300  # lines a second: two cores keep up with it and have room left
     "directory",
     metavar="DIR",
     type=click.Path(file_okay=False),
-    help="The demo's folder, headrace-demo if not said; one that it wrote is resumed.",
+    help="Folder of the demo, by default headrace-demo; an existing demo is resumed.",
 )
 @click.option(
     "--for",
     "for_s",
     metavar="TIME",
     type=Seconds(),
-    help="End by itself so long after every query's first batch; without it, Ctrl-C ends it.",
+    help="End this long after the first batch of every query; without it, Ctrl-C ends the demo.",
 )
 @click.option(
     "--rate",
@@ -37,10 +41,10 @@ RATE = 300  # lines a second: two cores keep up with it and have room left
 @click.option(
     "--kafka",
     is_flag=True,
-    help="The same on a real broker, which it starts: results in milliseconds.",
+    help="Use a Kafka broker, which the demo starts: results in milliseconds.",
 )
 @as_json
-@shared
+@shared_options
 @pass_options
 def demo(
     options: Options,
@@ -52,19 +56,14 @@ def demo(
 ) -> None:
     """See a streaming application at work, on files or on Kafka.
 
-    Writes a project that you keep, generates logs, runs the pipeline, shows six results live, and
-    at the end counts what was lost or doubled: code 0 if nothing was.
+    Writes a project that you can keep, generates logs, runs the pipeline and shows six results
+    live. At the end it counts lost and doubled rows; the exit code is 0 if both counts are 0.
     """
-    from headrace.cli.signals import Interrupts
-
     with Interrupts() as interrupts:
         from headrace.cli import demo_session
 
         name = directory or f"headrace-demo{'-kafka' * kafka}"
         folder = Path(options.project or ".") / name
         profile = "kafka" if kafka else options.profile
-        wish = demo_session.Wish(folder, profile, for_s, rate, json_, profile == "kafka")
-        raise click.exceptions.Exit(demo_session.run(wish, interrupts))
-
-
-COMMANDS = (demo,)
+        chosen = demo_session.DemoOptions(folder, profile, for_s, rate, json_, profile == "kafka")
+        raise click.exceptions.Exit(demo_session.run(chosen, interrupts))

@@ -1,4 +1,4 @@
-"""What a demo looks at, and where it shows it: a live terminal, or lines on stderr."""
+"""Watches a demo and shows it: on a live terminal, or in lines on stderr."""
 
 from __future__ import annotations
 
@@ -11,48 +11,50 @@ from rich.live import Live
 
 from headrace.cli import tables
 from headrace.cli.follow import say
-from headrace.demo import outputs, reach, tally, truth, view
+from headrace.demo import expected, outputs, read_progress, terminal_view
+from headrace.demo import totals as demo_totals
 from headrace.demo.count import Count
 from headrace.demo.latency import Latency
-from headrace.demo.media import Medium
-from headrace.demo.places import PIPELINE, DemoPlaces
-from headrace.jsonfile import write_json
+from headrace.demo.paths import PIPELINE, DemoPaths
+from headrace.demo.transports import Transport
+from headrace.json_file import write_json
 from headrace.model.status import WORKING, PipelineStatus, State
-from headrace.project import definitions as deployed
-from headrace.project import reading, runs
+from headrace.project import runs
+from headrace.project import status as project_status
 from headrace.project.workspace import Workspace
+from headrace.state import definitions as deployed
 from headrace.state import desired
-from headrace.store.alerts import Alert
+from headrace.store.alerts import StoredAlert
 
 DRAW_S = 1.0
 LINE_S = 10.0
 LOOK_S = 1.0
-DEEP_LOOK_S = 5.0  # files and tables: they need not be newer than that
+DEEP_LOOK_S = 5.0  # for files and tables
 _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
 class Watcher:
-    """Owns what was seen since a deployment. `look` is cheap: again only when it is time."""
+    """Collects what happened since a deployment. `look` does nothing until it is due again."""
 
     def __init__(
-        self, work: Workspace, demo: DemoPlaces, medium: Medium, version: str, rate: int
+        self, work: Workspace, demo: DemoPaths, transport: Transport, version: str, rate: int
     ) -> None:
         self._work = work
         self._demo = demo
-        self._medium = medium
+        self._transport = transport
         self._version = version
         wanted = desired.read(work.places, PIPELINE)
         self._generation = wanted.generation if wanted else 1
         self._status: PipelineStatus | None = None
-        self._tally = tally.Tally()
-        self._pace = tally.Pace(rate, time.monotonic())
-        self._reasons = outputs.Growing(
+        self._tally = demo_totals.RunTotals()
+        self._pace = demo_totals.Pace(rate, time.monotonic())
+        self._reasons = outputs.GrowingOutput(
             outputs.quarantine_folder(work.settings), outputs.reasons_in
         )
-        self._history = outputs.Growing(demo.history, outputs.rows_in)
+        self._history = outputs.GrowingOutput(demo.history, outputs.rows_in)
         self._beats: tuple[int, int | None] = (0, None)
-        self._totals = truth.Totals()
-        self._alerts: list[Alert] = []
+        self._totals = expected.Totals()
+        self._alerts: list[StoredAlert] = []
         self._before = {alert.id for alert in outputs.alerts_of(work.places)}
         self._logins: list[tuple[int, int]] = []
         self._bytes = 0
@@ -65,21 +67,21 @@ class Watcher:
 
     @property
     def why(self) -> str:
-        return self._status.why if self._status else "the supervisor begins"
+        return self._status.why if self._status else "the supervisor is starting"
 
     def look(self) -> None:
         now = time.monotonic()
         if now - self._looked >= LOOK_S:
             self._looked = now
-            status = reading.status_of(self._work, PIPELINE)
+            status = project_status.status_of(self._work, PIPELINE)
             if status is not None:
-                self._status, self._tally = status, self._tally.heard(status)
+                self._status, self._tally = status, self._tally.with_status(status)
         if now - self._looked_deep >= DEEP_LOOK_S:
             self._looked_deep = now
             self._look_deep(now)
 
     def is_over(self) -> bool:
-        """Only what is said of this deployment counts, never what an earlier one has left."""
+        """Ignores the state of earlier deployments."""
         status, run = self._status, runs.newest(self._work.places, PIPELINE)
         if status is None or status.state not in _OVER or run is None:
             return False
@@ -88,37 +90,40 @@ class Watcher:
 
     def _look_deep(self, now: float) -> None:
         settings, demo = self._work.settings, self._demo
-        self._totals = truth.totals(truth.entries(demo.truth))
-        self._bytes, self._beats = self._medium.kept_bytes(), self._medium.beats()
+        self._totals = expected.totals(expected.entries(demo.truth))
+        self._bytes, self._beats = self._transport.input_bytes(), self._transport.beats()
         self._alerts = outputs.alerts_of(self._work.places)
-        self._logins = outputs.live_logins(reach.result(settings, "logins"))
+        self._logins = outputs.live_logins(read_progress.result(settings, "logins"))
         for growing in (self._history, self._reasons):
             growing.update()
-        behind = self._medium.behind(self._pace.rate)
+        behind = self._transport.behind(self._pace.rate)
         is_running = self.state in WORKING
-        before, self._pace = self._pace, tally.paced(self._pace, behind, now, is_running=is_running)
+        before, self._pace = (
+            self._pace,
+            demo_totals.adjust_pace(self._pace, behind, now, is_running=is_running),
+        )
         if self._pace.rate != before.rate:
             write_json(demo.control, {"rate": self._pace.rate})
             say(
-                f"this machine is too slow for {before.rate} lines a second ({behind} s wait): "
-                f"now {self._pace.rate}",
+                f"this machine is too slow for {before.rate} lines a second ({behind} s behind); "
+                f"lowered the rate to {self._pace.rate}",
                 colour="yellow",
             )
 
     def has_committed(self) -> bool:
-        """Every query at least once since the demo began."""
+        """Every query has committed at least one batch since the demo began."""
         if not self._names:
-            found = deployed.stored(self._work, self._version, self._work.profile, PIPELINE)
+            version, profile = self._version, self._work.profile
+            found = deployed.read(self._work.places, version, profile, PIPELINE)
             self._names = frozenset(query.name for query in found.queries) if found else frozenset()
-        waiting = {name for name in self._names if not self._medium.is_flowing(name)}
+        waiting = {name for name in self._names if not self._transport.is_flowing(name)}
         return bool(self._names) and self._tally.has_committed(frozenset(waiting))
 
     def has_silence(self) -> bool:
-        """The silent cluster was missed, in this demo and not in one before."""
+        """The alert for the silent cluster has opened in this demo, not in an earlier one."""
         return any(a.query == "silent" and a.id not in self._before for a in self._alerts)
 
-    def _held(self) -> dict[str, int]:
-        """Rows that each output holds."""
+    def _rows_by_output(self) -> dict[str, int]:
         return {
             "history": self._history.sums.total(),
             "heartbeats": self._beats[0],
@@ -130,12 +135,12 @@ class Watcher:
             },
         }
 
-    def seen(self, phase: str) -> view.Seen:
-        return view.Seen(
+    def take_snapshot(self, phase: str) -> terminal_view.ViewState:
+        return terminal_view.ViewState(
             folder=str(self._demo.folder),
             phase=phase,
             status=self._status,
-            totals=self._tally.with_rows_out(self._held()),
+            totals=self._tally.with_rows_out(self._rows_by_output()),
             rate=self._pace.rate,
             is_slowed=self._pace.lowered,
             lines=self._totals.lines,
@@ -155,18 +160,18 @@ class Watcher:
         return found if beats is None else {**found, "heartbeats": beats}
 
     def _latencies(self, measured: Mapping[str, Latency]) -> dict[str, Any]:
-        """Where nothing was measured from outside: what the query says of itself."""
-        said = {
+        """As measured from outside, else as the query itself reports."""
+        reported = {
             name: {"p50": round(total.fresh_p50_ms, 1), "p99": round(total.fresh_p99_ms, 1)}
             for name, total in self._tally.totals().items()
             if total.fresh_p50_ms is not None and total.fresh_p99_ms is not None
         }
-        return said | {name: one.to_json() for name, one in measured.items()}
+        return reported | {name: latency.to_json() for name, latency in measured.items()}
 
     def to_json(self, counted: Count, measured: Mapping[str, Latency]) -> dict[str, Any]:
-        """The last line of `--json`. `files` are those that history and heartbeats hold."""
+        """The last line of `--json`. `files` counts the files of history and heartbeats."""
         self._look_deep(time.monotonic())
-        totals = self._tally.with_rows_out(self._held())
+        totals = self._tally.with_rows_out(self._rows_by_output())
         return {
             "lost": counted.lost,
             "doubled": counted.doubled,
@@ -182,12 +187,12 @@ class Watcher:
         }
 
 
-class Screen:
-    """Draws every second on a terminal; elsewhere tells in a line what is new, on stderr."""
+class DemoScreen:
+    """Draws every second on a terminal; otherwise prints a line on stderr now and then."""
 
     def __init__(self, *, is_live: bool) -> None:
         self._live = Live(console=tables.console(), auto_refresh=False) if is_live else None
-        self._told = float("-inf")
+        self._shown_at = float("-inf")
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -203,12 +208,12 @@ class Screen:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, seen: view.Seen, *, is_news: bool = False) -> None:
+    def show(self, seen: terminal_view.ViewState, *, is_news: bool = False) -> None:
         now = time.monotonic()
-        if not is_news and now - self._told < (DRAW_S if self._live else LINE_S):
+        if not is_news and now - self._shown_at < (DRAW_S if self._live else LINE_S):
             return
-        self._told = now
+        self._shown_at = now
         if self._live is not None:
-            self._live.update(view.render(seen, self._live.console.height), refresh=True)
+            self._live.update(terminal_view.render(seen, self._live.console.height), refresh=True)
         else:
-            say(view.line(seen))
+            say(terminal_view.line(seen))

@@ -1,4 +1,4 @@
-"""How an error looks: what, why, where, fix, in red on stderr; or as one JSON object on stdout."""
+"""Prints errors: what, why, where, fix in red on stderr, or one JSON object on stdout."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import click
 
 from headrace.errors import Error, Problems, each_of
 
-UNEXPECTED = "This is a mistake in Headrace. Run the same again with --debug for the traceback."
+UNEXPECTED = "This is a bug in Headrace. Run the command again with --debug for the traceback."
 
 
 def show_error(error: Error, json_: bool = False) -> None:
-    """All problems at once where there are several."""
+    """Several problems are printed one after the other."""
     many = each_of(error)
     if json_:
         body: dict[str, Any] = dict(error.as_dict())
@@ -29,8 +29,8 @@ def show_error(error: Error, json_: bool = False) -> None:
 
 
 def in_words(body: Mapping[str, Any], colour: str = "red") -> str:
-    """An error as it travels (`Error.as_dict()`), as lines for a person."""
-    lines = [click.style(str(body.get("what") or "It failed, and left no words."), fg=colour)]
+    """Format the result of `Error.as_dict()` for people."""
+    lines = [click.style(str(body.get("what") or "It failed without a message."), fg=colour)]
     for name in ("why", "where", "fix"):
         if body.get(name):
             text = str(body[name]).rstrip().replace("\n", "\n" + " " * 9)
@@ -39,7 +39,7 @@ def in_words(body: Mapping[str, Any], colour: str = "red") -> str:
 
 
 def usage_error(exc: click.ClickException, json_: bool) -> int:
-    """click's own words; they already name the option and the near miss."""
+    """click's own message; it names the option and the closest match."""
     if json_:
         show_error(Error(exc.format_message(), slug="usage"), json_=True)
     else:
@@ -47,6 +47,6 @@ def usage_error(exc: click.ClickException, json_: bool) -> int:
     return exc.exit_code
 
 
-def interrupted() -> int:
+def show_interrupt() -> int:
     click.secho("Interrupted.", fg="yellow", err=True)
     return 1

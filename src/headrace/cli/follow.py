@@ -1,4 +1,4 @@
-"""Following a pipeline's runs: their output on stdout, what happens to them on stderr."""
+"""Follows the runs of a pipeline: their output on stdout, their events on stderr."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from collections.abc import Collection
 import click
 
 from headrace.cli.errors import in_words
-from headrace.model.events import Event, Kind
-from headrace.model.places import Places
+from headrace.model.events import Event, EventKind
 from headrace.model.runs import Exit
+from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus, State
-from headrace.project import records, runs, tail
+from headrace.project import history, runs, tail
+from headrace.state.event_file import EventFile
 
-_TOLD = {
-    Kind.RUN_STARTED,
-    Kind.QUERY_STARTED,
-    Kind.QUERY_TERMINATED,
-    Kind.SCRIPT_ENDED,
-    Kind.QUERY_STOPPED,
+_SHOWN = {
+    EventKind.RUN_STARTED,
+    EventKind.QUERY_STARTED,
+    EventKind.QUERY_TERMINATED,
+    EventKind.SCRIPT_ENDED,
+    EventKind.QUERY_STOPPED,
 }
 _NOTABLE = (State.WAITING, State.STALLED)
 
 
 def say(text: str, colour: str = "cyan") -> None:
-    """Headrace's own voice beside the driver's output."""
+    """A message of Headrace, marked as such beside the driver's output."""
     echo(click.style("headrace: ", fg=colour, bold=True) + text, err=True)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """A terminal that is gone must not end a run, least of all in the middle of its drain."""
+    """Print. A closed terminal must not end a run, least of all during its drain."""
     try:
         click.echo(text, err=err)
-    except OSError:  # from here on nobody is spoken to; `headrace logs` has all of it
+    except OSError:  # print nothing from now on; `headrace logs` still shows all output
         stream = sys.stderr if err else sys.stdout
-        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nobody:
-            os.dup2(nobody.fileno(), stream.fileno())
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as sink:
+            os.dup2(sink.fileno(), stream.fileno())
 
 
 class Follower:
@@ -46,7 +47,7 @@ class Follower:
 
     def __init__(
         self,
-        places: Places,
+        places: StatePaths,
         pipeline: str,
         generation: int,
         prefix: str = "",
@@ -59,12 +60,12 @@ class Follower:
         self._prefix = prefix
         self._secrets = secrets
         self._log: tail.Tail | None = None
-        self._events: tail.Tail | None = None
+        self._events: EventFile | None = None
         self._state: tuple[str, str | None] = ("", None)
         self._failed: set[str] = set()
 
     def poll(self, *, last: bool = False) -> None:
-        """Print what is new; `last` also takes a line that was never ended."""
+        """Print new output; `last` includes a last line without a line end."""
         self._print_new(last)
         found = runs.newest(self._places, self._pipeline)
         if found is None or found.spec.generation < self._generation or found.name == self.current:
@@ -72,7 +73,7 @@ class Follower:
         self._print_new(True)
         self.current = found.name
         self._log = tail.Tail(self._places.log(found.name))
-        self._events = tail.Tail(self._places.events(found.name))
+        self._events = EventFile(self._places.events(found.name))
         attempt = f", attempt {found.spec.attempt}" if found.spec.attempt > 1 else ""
         say(f"{self._pipeline}: run {found.name}{attempt}")
         self._print_new(last)
@@ -82,26 +83,24 @@ class Follower:
             return
         while lines := self._log.lines(whole=not last):
             for line in lines:
-                echo(f"{self._prefix}{records.printable(line, self._secrets)}")
-        for line in self._events.lines():
-            with contextlib.suppress(ValueError):
-                self._tell(Event.from_line(line))
+                echo(f"{self._prefix}{history.safe_line(line, self._secrets)}")
+        for event in self._events.remaining(_SHOWN):
+            self._print_event(event)
         found = runs.read(self._places, self.current)
         if found is not None and found.exit is not None and self.current not in self._failed:
             self._failed.add(self.current)
-            self._tell_failure(found.exit)
+            self._print_failure(found.exit)
 
-    def _tell(self, event: Event) -> None:
-        if event.kind in _TOLD:
-            name = f"{self._pipeline}/{event.query}" if event.query else self._pipeline
-            say(f"{name}: {records.event_words(event)}")
+    def _print_event(self, event: Event) -> None:
+        name = f"{self._pipeline}/{event.query}" if event.query else self._pipeline
+        say(f"{name}: {history.event_words(event)}")
 
-    def _tell_failure(self, ended: Exit) -> None:
+    def _print_failure(self, ended: Exit) -> None:
         for problem in ended.problems or ([ended.error] if ended.error else []):
             echo(in_words(problem), err=True)
 
-    def tell_state(self, status: PipelineStatus) -> None:
-        """Once for each time it has to wait or stands still."""
+    def print_state(self, status: PipelineStatus) -> None:
+        """Once each time the pipeline starts to wait or stalls."""
         seen = (status.state, status.run)
         if seen != self._state and status.state in _NOTABLE:
             say(f"{status.name} is {status.state}: {status.why}", colour="yellow")

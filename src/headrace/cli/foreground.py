@@ -1,7 +1,7 @@
-"""`run`: one pipeline in the foreground, with the running supervisor or one of its own.
+"""`run`: one pipeline in the foreground, under the running supervisor or one in this process.
 
-There is no second way to run things: this deploys a version marked dev, leaves requests like any
-other command, and prints what the run's files tell.
+It uses the same path as `up`: it deploys a version marked dev, sends requests to the supervisor,
+and prints what the files of the run say.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from headrace.cli import definitions, links
 from headrace.cli.follow import Follower, say
 from headrace.cli.signals import Interrupts
 from headrace.errors import ControlError, Error, SetupError
-from headrace.model.requests import Request, What
+from headrace.model.requests import Action, Request
 from headrace.model.runs import Exit
 from headrace.model.status import PipelineStatus, State
-from headrace.project import asking, endings, reading, runs
+from headrace.project import control, run_end, runs
+from headrace.project import status as project_status
 from headrace.project.workspace import Target, Workspace, target
-from headrace.state import desired, supervisors
+from headrace.state import desired, supervisor_lookup
 from headrace.supervisor.loop import Supervisor
 
 POLL_S = 0.1
@@ -36,50 +37,51 @@ _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 def run(
     work: Workspace, name: str, args: tuple[str, ...], interrupts: Interrupts, replaces: bool
 ) -> int:
-    """`replaces`: also what a supervisor keeps running; it comes back at the end."""
+    """`replaces`: also a pipeline that the supervisor keeps running; it is restored at the end."""
     goal = target(work, name, args)
-    if interrupts.came():
-        return _nothing_started()
+    if interrupts.is_set():
+        return _report_nothing_started()
     version = definitions.snapshot(work, goal.outside)
-    if interrupts.came():
-        return _nothing_started()
-    with supervised(work, only=goal.pipeline) as own:
-        if interrupts.came():
-            return _nothing_started()
-        asked = replace(asking.deployment(work, goal, version, dev=True), replaces=replaces)
-        asking.ask(work, asked)
+    if interrupts.is_set():
+        return _report_nothing_started()
+    with ensure_supervisor(work, only=goal.pipeline) as own:
+        if interrupts.is_set():
+            return _report_nothing_started()
+        asked = replace(control.deployment(work, goal, version, dev=True), replaces=replaces)
+        control.ask(work, asked)
         say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
         if page := links.when_listening(work, PAGE_S):
             say(f"page: {page}")
         try:
-            return _Session(work, goal, asked, own, interrupts).follow()
+            return _ForegroundRun(work, goal, asked, own, interrupts).follow()
         finally:
-            put_back(work, asked, own)
+            restore_previous(work, asked, own)
 
 
-def put_back(work: Workspace, asked: Request, own: OwnSupervisor | None) -> None:
-    """What this run has replaced, unless somebody has deployed since. Our own supervisor does it by
-    itself as it ends, so that nothing is started only to be drained."""
+def restore_previous(work: Workspace, asked: Request, own: OwnSupervisor | None) -> None:
+    """Restore the version that this run replaced, unless another one was deployed since.
+
+    A supervisor in this process does it when it ends, so nothing is started only to be drained."""
     item = desired.read(work.places, asked.pipeline)
     if item is None or item.former is None or item.session != asked.id:
         return
     if own is not None:
-        say(f"{asked.pipeline}: version {item.former['version']} is deployed again; headrace up")
+        say(f"{asked.pipeline}: restored version {item.former['version']}; start it: headrace up")
         return
     try:
-        request = asking.request(work, What.RESTORE, asked.pipeline)
-        say(asking.ask(work, replace(request, session=asked.id)).text)
+        request = control.request(work, Action.RESTORE, asked.pipeline)
+        say(control.ask(work, replace(request, session=asked.id)).text)
     except Error as exc:
         say(str(exc), colour="red")
 
 
-def _nothing_started() -> int:
-    say("stopped before anything was started")
+def _report_nothing_started() -> int:
+    say("stopped before anything had started")
     return 0
 
 
 class OwnSupervisor(threading.Thread):
-    """The supervisor's loop for the lifetime of this command; of one pipeline, or of all."""
+    """A supervisor that lives as long as this command, for one pipeline or for all."""
 
     def __init__(self, work: Workspace, only: str | None) -> None:
         super().__init__(name="supervisor", daemon=True)
@@ -90,30 +92,30 @@ class OwnSupervisor(threading.Thread):
 
     def run(self) -> None:
         try:
-            # Made and closed here: its connections to the store belong to this thread.
+            # Created and closed here: SQLite connections belong to one thread.
             supervisor = Supervisor(self._work.project, self._work.profile, only=self._only)
             try:
                 supervisor.run(self.stop)
             finally:
                 supervisor.close()
-        except BaseException as exc:  # handed to the main thread, which raises it at the border
+        except BaseException as exc:  # the main thread raises it
             self.error = exc
 
 
 @contextmanager
-def supervised(work: Workspace, only: str | None) -> Iterator[OwnSupervisor | None]:
-    """With the supervisor that runs (None), or with one that ends with this block.
+def ensure_supervisor(work: Workspace, only: str | None) -> Iterator[OwnSupervisor | None]:
+    """Yield None if a supervisor runs, else a new one that ends with this block.
 
-    `only`: what else should run stays as it is, and is neither started nor drained.
+    `only`: other pipelines are neither started nor drained.
     """
-    if supervisors.running(work.places) is not None:
+    if supervisor_lookup.running(work.places) is not None:
         yield None
         return
     own = OwnSupervisor(work, only)
     with _logging_to(work.places.supervisor_log):
         own.start()
         try:
-            _until_locked(work, own)
+            _wait_until_locked(work, own)
             yield own
         finally:
             own.stop.set()
@@ -122,7 +124,7 @@ def supervised(work: Workspace, only: str | None) -> Iterator[OwnSupervisor | No
 
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
-    """The supervisor's log goes where it always goes; the terminal is for the driver's output."""
+    """Log to the supervisor's usual file; the terminal shows the driver's output."""
     root = logging.getLogger()
     before = list(root.handlers)
     with path.open("a", encoding="utf-8") as file:
@@ -133,15 +135,15 @@ def _logging_to(path: Path) -> Iterator[None]:
             root.handlers[:] = before
 
 
-def _until_locked(work: Workspace, own: OwnSupervisor) -> None:
+def _wait_until_locked(work: Workspace, own: OwnSupervisor) -> None:
     deadline = time.monotonic() + LOCK_S
-    while supervisors.running(work.places) is None:
+    while supervisor_lookup.running(work.places) is None:
         check_alive(own)
         if time.monotonic() > deadline:
             raise SetupError(
                 f"The supervisor did not start within {LOCK_S:.0f} s.",
                 where=str(work.places.state),
-                fix="look whether the state folder's disk is full or hangs",
+                fix="check whether the disk of the state folder is full or hangs",
                 slug="supervisor-start",
             )
         time.sleep(0.02)
@@ -151,20 +153,22 @@ def check_alive(own: OwnSupervisor | None) -> None:
     if own is not None and own.error is not None:
         raise own.error
     if own is not None and not own.is_alive():
-        raise ControlError("The supervisor of this run ended by itself.", slug="supervisor-ended")
+        raise ControlError(
+            "The supervisor of this run ended unexpectedly.", slug="supervisor-ended"
+        )
 
 
 @dataclass
-class _Session:
-    """One `run`, from the deploy to its report."""
+class _ForegroundRun:
+    """One `run`, from the deployment to the final report."""
 
     work: Workspace
     goal: Target
     asked: Request
     own: OwnSupervisor | None
     interrupts: Interrupts
-    heard: int = 0  # interrupts that were acted on
-    was_waiting: bool = False  # at the first one nothing ran: it was to start again later
+    heard: int = 0  # interrupts handled so far
+    was_waiting: bool = False  # the first interrupt came between two attempts
     stop_by: float | None = None
 
     def follow(self) -> int:
@@ -174,11 +178,11 @@ class _Session:
         follower = Follower(self.work.places, pipeline, generation, secrets=self.work.secrets)
         while True:
             check_alive(self.own)
-            self._obey(follower)
+            self._handle_interrupts(follower)
             follower.poll()
-            status = reading.status_of(self.work, pipeline)
+            status = project_status.status_of(self.work, pipeline)
             if status is not None:
-                follower.tell_state(status)
+                follower.print_state(status)
                 if self._is_over(status, follower):
                     break
             if self.stop_by is not None and time.monotonic() > self.stop_by:
@@ -192,32 +196,32 @@ class _Session:
         follower.poll(last=True)
         return self._report(follower, status)
 
-    def _obey(self, follower: Follower) -> None:
-        """Once: drain. Twice: cut. The supervisor does both; this only asks."""
+    def _handle_interrupts(self, follower: Follower) -> None:
+        """Ask the supervisor to drain on the first interrupt, to cut on the second."""
         if self.heard == self.interrupts.count or self.heard >= 2:
             return
-        limits = asking.drain_limits(self.work, self.goal.pipeline)
+        limits = control.drain_limits(self.work, self.goal.pipeline)
         self.heard += 1
         if self.heard == 1:
             self.was_waiting = self._exit(follower) is not None
-            words = f"draining: waits for the running batches, up to {limits.timeout_s:g} s; "
-            words += "Ctrl-C again cuts"
-            say("stopping: nothing runs now" if self.was_waiting else words, colour="yellow")
-            self._ask(What.STOP)
+            text = f"draining: waiting for the running batches, up to {limits.timeout_s:g} s; "
+            text += "Ctrl-C again cuts"
+            say("stopping: nothing runs now" if self.was_waiting else text, colour="yellow")
+            self._ask(Action.STOP)
             self.stop_by = time.monotonic() + limits.timeout_s + 2 * limits.kill_s + 30
         else:
-            say("cutting: does not wait for the running batches", colour="yellow")
-            self._ask(What.CUT)
+            say("cutting: not waiting for the running batches", colour="yellow")
+            self._ask(Action.CUT)
 
-    def _ask(self, what: What) -> None:
+    def _ask(self, what: Action) -> None:
         try:
-            request = asking.request(self.work, what, self.goal.pipeline)
-            asking.ask(self.work, replace(request, session=self.asked.id), 10.0)
+            request = control.request(self.work, what, self.goal.pipeline)
+            control.ask(self.work, replace(request, session=self.asked.id), 10.0)
         except Error as exc:
             say(str(exc), colour="red")
 
     def _is_over(self, status: PipelineStatus, follower: Follower) -> bool:
-        """Only what is said of this deployment counts, never what was left by an earlier run."""
+        """Ignores the state of earlier deployments."""
         if status.state not in _OVER:
             return False
         newest = follower.current
@@ -231,14 +235,14 @@ class _Session:
         ended = self._exit(follower)
         attention = status.state == State.NEEDS_ATTENTION
         if ended is None and self.heard:
-            return _nothing_started()
-        say(endings.report(self.goal.pipeline, ended), colour="red" if attention else "green")
+            return _report_nothing_started()
+        say(run_end.report(self.goal.pipeline, ended), colour="red" if attention else "green")
         if attention:
             say(f"needs attention: {status.why}", colour="red")
-            say(f"more: headrace why {self.goal.pipeline}")
+            say(f"details: headrace why {self.goal.pipeline}")
         elif self.was_waiting:
-            say("stopped while it waited to start again; its checkpoint is as that run left it")
-        return endings.code_of(ended, needs_attention=attention, script=self.goal.script)
+            say("stopped while waiting for the next attempt; the checkpoint is unchanged")
+        return run_end.code_of(ended, needs_attention=attention, script=self.goal.script)
 
     def _exit(self, follower: Follower) -> Exit | None:
         found = runs.read(self.work.places, follower.current) if follower.current else None

@@ -1,4 +1,4 @@
-"""`jars`: what connectors need of Java, fetched once by Maven, and shown."""
+"""`jars`: list and fetch the jars that connectors need, with Maven."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from headrace.cli import spinner, tables
 from headrace.cli.options import as_json
 from headrace.connectors import jars as bundles
 from headrace.connectors.jars import Bundle
 from headrace.errors import SetupError
+from headrace.supervisor import process
 
 WITHIN_S = 600.0
 MAVEN = "mvn"
@@ -20,23 +22,21 @@ MAVEN = "mvn"
 
 @click.group()
 def jars() -> None:
-    """Jars of connectors: Kafka's, and a broker to develop with."""
+    """Jars of connectors: Kafka's, and a development broker."""
 
 
 @jars.command("list")
 @as_json
 def list_(json_: bool) -> None:
-    """What can be fetched, and what is there."""
-    from headrace.cli import tables
-
-    rows = [_row(one) for one in bundles.BUNDLES.values()]
+    """List the jars, fetched or not."""
+    rows = [_row(bundle) for bundle in bundles.BUNDLES.values()]
     if json_:
         tables.print_json({"spark": bundles.spark_version(), "jars": rows})
         return
     for row in rows:
         there = f"{row['jars']} jars in {row['path']}" if row["jars"] else "not fetched"
         click.echo(f"{row['name']:<8} {row['what']}: {there}")
-        _tell_older(row["version"])
+        _print_older(row["version"])
         if row["coordinate"]:
             click.echo(f"         {row['coordinate']}")
 
@@ -47,17 +47,17 @@ def _row(bundle: Bundle) -> dict[str, str | int | None]:
         "what": bundle.what,
         "coordinate": bundles.coordinate(bundle),
         "path": str(bundles.folder(bundle)),
-        "jars": len(bundles.fetched(bundle)),
+        "jars": len(bundles.fetched_files(bundle)),
         "version": bundles.fetched_version(bundle),
     }
 
 
-def _tell_older(version: str | int | None) -> None:
+def _print_older(version: str | int | None) -> None:
     spark = bundles.spark_version()
     if version not in (None, spark):
         click.echo(
-            f"         for Spark {version}: the newest of this minor version that Maven found; "
-            f"PySpark here is {spark}, and they fit"
+            f"         for Spark {version}, the newest patch release that Maven found; "
+            f"compatible with the installed PySpark {spark}"
         )
 
 
@@ -67,29 +67,27 @@ def _tell_older(version: str | int | None) -> None:
 def fetch(name: str, json_: bool) -> None:
     """Fetch jars with Maven, once for this installation.
 
-    Sessions then need no network. Run it again after an update of PySpark: the jars of another
-    version are left aside.
+    Sessions then need no network. Run it again after an update of PySpark: jars of another
+    version are ignored.
     """
-    from headrace.cli import spinner, tables
-
     bundle = bundles.BUNDLES[name]
-    with spinner.shown(f"Maven fetches {bundle.what}", quiet=json_):
-        found = fetched(bundle)
+    with spinner.show(f"fetching {bundle.what} with Maven", quiet=json_):
+        found = fetch_bundle(bundle)
     if json_:
         tables.print_json(_row(bundle))
     else:
         size = sum(path.stat().st_size for path in found) / 1e6
         click.echo(f"{len(found)} jars ({size:.0f} MB) in {bundles.folder(bundle)}")
-        _tell_older(bundles.fetched_version(bundle))
+        _print_older(bundles.fetched_version(bundle))
 
 
-def fetched(bundle: Bundle) -> list[Path]:
-    """As a whole, or what was there stays."""
+def fetch_bundle(bundle: Bundle) -> list[Path]:
+    """Replace the jars as a whole. On failure the old ones stay."""
     target = bundles.folder(bundle)
     if shutil.which(MAVEN) is None:
         raise SetupError(
-            "Maven was not found: it fetches jars.",
-            why=f"there is no program {MAVEN} on PATH",
+            "Maven is needed to fetch jars, and was not found.",
+            why=f"There is no program {MAVEN} on PATH.",
             fix="install it (Debian: apt-get install maven), or put these jars into "
             f"{target} yourself: {bundles.coordinate(bundle) or bundle.what}",
             slug="maven-missing",
@@ -97,30 +95,28 @@ def fetched(bundle: Bundle) -> list[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            _copied(bundle, Path(scratch))
+            _run_maven(bundle, Path(scratch))
             _keep(bundle, Path(scratch), target)
     except OSError as exc:
-        raise _failed(bundle, str(exc)) from exc
-    return bundles.fetched(bundle)
+        raise _fetch_error(bundle, str(exc)) from exc
+    return bundles.fetched_files(bundle)
 
 
-def _copied(bundle: Bundle, scratch: Path) -> None:
-    from headrace.supervisor import process
-
+def _run_maven(bundle: Bundle, scratch: Path) -> None:
     (scratch / "pom.xml").write_text(bundles.pom(bundle), encoding="utf-8")
     command = [MAVEN, "-q", "-B", "-U", "-f", str(scratch / "pom.xml")]
     command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
     command += [f"-DoutputDirectory={scratch / 'jars'}"]
-    if why := process.finished(command, scratch, scratch / "log", WITHIN_S):
-        raise _failed(bundle, why)
+    if why := process.run_command(command, scratch, scratch / "log", WITHIN_S):
+        raise _fetch_error(bundle, why)
 
 
 def _keep(bundle: Bundle, scratch: Path, target: Path) -> None:
     found = sorted((scratch / "jars").glob("*.jar"))
     if bundle.coordinate:
-        found = bundles.needed(found, _sparks_own())
+        found = bundles.exclude_provided(found, _spark_jars())
     if not found:
-        raise _failed(bundle, "Maven fetched no jar")
+        raise _fetch_error(bundle, "Maven fetched no jar")
     fresh = scratch / "fresh"
     fresh.mkdir()
     for path in found:
@@ -129,8 +125,8 @@ def _keep(bundle: Bundle, scratch: Path, target: Path) -> None:
     fresh.replace(target)
 
 
-def _sparks_own() -> list[Path]:
-    """Found without importing pyspark, which takes a second."""
+def _spark_jars() -> list[Path]:
+    """Without importing pyspark, which takes a second."""
     from importlib.util import find_spec
 
     spec = find_spec("pyspark")
@@ -138,15 +134,12 @@ def _sparks_own() -> list[Path]:
     return sorted((home / "jars").glob("*.jar"))
 
 
-def _failed(bundle: Bundle, why: str) -> SetupError:
+def _fetch_error(bundle: Bundle, why: str) -> SetupError:
     return SetupError(
         f"The jars of {bundle.name} could not be fetched.",
         why=why,
         where=str(bundles.folder(bundle)),
-        fix="Maven's words say whether it cannot reach a repository (settings.xml names them) or "
-        f"the repository has no such version; headrace jars fetch {bundle.name} tries again",
+        fix="check the repositories in Maven's settings.xml and the version in the message above, "
+        f"then run headrace jars fetch {bundle.name} again",
         slug="jars-failed",
     )
-
-
-COMMANDS = (jars,)

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
-from headrace.cli.options import Options, as_json, pass_options, shared
+from headrace.cli import tables
+from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.project.workspace import resolve_pipeline
+from headrace.state import lag as state_lag
 
 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--partitions", is_flag=True, help="Also each partition.")
+@click.option("--partitions", is_flag=True, help="Also show each partition.")
 @as_json
-@shared
+@shared_options
 @pass_options
 def lag(options: Options, name: str | None, partitions: bool, json_: bool) -> None:
-    """How far behind queries are in Kafka, also while they are down.
+    """Show how far queries are behind in Kafka.
 
-    Records and seconds behind, when they will have caught up at this rate, and how long until the
-    broker deletes what was not read. Looked up every 5 seconds while the supervisor runs.
+    Also for queries that do not run. Shows records and seconds behind, the time to catch up at the
+    current rate, and the time until the broker deletes unread records. Updated every 5 seconds
+    while the supervisor runs.
     """
-    import time
-
-    from headrace.cli import tables
-    from headrace.project.workspace import known_pipeline
-    from headrace.state import lags
-
     work = options.open()
-    wanted = known_pipeline(work, name) if name else None
+    wanted = resolve_pipeline(work, name) if name else None
     now = time.time()
-    looks = [one.as_of(now) for one in lags.read(work.places).values()]
-    found = [one for one in looks if wanted in (None, one.pipeline)]
+    measured = [lag.as_of(now) for lag in state_lag.read(work.places).values()]
+    found = [lag for lag in measured if wanted in (None, lag.pipeline)]
     if json_:
-        tables.print_json({"queries": [one.to_json() for one in found]})
+        tables.print_json({"queries": [lag.to_json() for lag in found]})
     elif found:
         tables.print_lag(found, now, partitions=partitions)
     else:
-        click.echo("Nothing that reads a broker has run yet, or no supervisor has run since.")
-
-
-COMMANDS = (lag,)
+        click.echo("No lag known: no query that reads a broker has run under a supervisor yet.")

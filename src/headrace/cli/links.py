@@ -1,17 +1,17 @@
-"""Links to the page, for `token` and for commands that say where it is."""
+"""Links to the page, and API keys."""
 
 from __future__ import annotations
 
 import time
 
 from headrace.errors import ConfigError, ControlError
-from headrace.project.asking import who
+from headrace.project.control import who
 from headrace.project.workspace import Workspace
-from headrace.state import keys, page
-from headrace.state.keys import Kind, Role
+from headrace.state import api_keys, page
+from headrace.state.api_keys import KeyKind, Role
 from headrace.supervisor import lock
 
-WAIT_S = 15.0  # the page's process reads its libraries first
+WAIT_S = 15.0  # the page's process imports its libraries first
 
 
 def link(work: Workspace, role: str, now: float) -> str:
@@ -19,7 +19,7 @@ def link(work: Workspace, role: str, now: float) -> str:
     if found is None:
         is_off = not work.settings.web.enabled
         raise ControlError(
-            "The page is switched off." if is_off else "The page does not run.",
+            "The page is switched off." if is_off else "The page is not running.",
             why="[web] enabled is false, or HEADRACE_WEB is off."
             if is_off
             else "The supervisor starts it; headrace up starts both.",
@@ -27,21 +27,21 @@ def link(work: Workspace, role: str, now: float) -> str:
             fix="set [web] enabled = true" if is_off else "headrace up",
             slug="no-page",
         )
-    secret = keys.make(work.places, Kind.LOGIN, who(), Role(role), now, keys.LOGIN_S)
+    secret = api_keys.make(work.places, KeyKind.LOGIN, who(), Role(role), now, api_keys.LOGIN_S)
     return f"{found.url}/?token={secret}"
 
 
 def program_key(work: Workspace, name: str, role: str) -> str:
     if not name.isprintable() or not 0 < len(name) <= 100:
-        raise ConfigError(
-            "A program's name is up to 100 characters that can be printed.", slug="bad-value"
-        )
+        raise ConfigError("A program's name has 1 to 100 printable characters.", slug="bad-value")
     lock.prepare_state(work.places)
-    return keys.make(work.places, Kind.PROGRAM, f"program {name}", Role(role), time.time(), None)
+    return api_keys.make(
+        work.places, KeyKind.PROGRAM, f"program {name}", Role(role), time.time(), None
+    )
 
 
 def when_listening(work: Workspace, timeout_s: float = WAIT_S) -> str | None:
-    """A link as soon as there is a page; None if there is none in time, or none is wanted."""
+    """Wait for the page and return a link; None after the timeout, or if the page is off."""
     if not work.settings.web.enabled:
         return None
     deadline = time.monotonic() + timeout_s

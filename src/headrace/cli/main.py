@@ -1,6 +1,7 @@
-"""The command `headrace`: the list of commands, and the one border where errors become words.
+"""The command `headrace`: the table of commands, and the place where errors become messages.
 
-Invariant: every way out of the program passes `Headrace.main`; an error's exit code is its own.
+Commands are imported when they are used, so `headrace --help` imports nothing but click.
+Invariant: the program always ends in `Headrace.main`; an error brings its own exit code.
 """
 
 from __future__ import annotations
@@ -9,34 +10,49 @@ import difflib
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import click
 
 from headrace import __version__
-from headrace.cli import (
-    alerts,
-    begin,
-    control,
-    demo,
-    history,
-    jars,
-    kafka,
-    lag,
-    looking,
-    quarantine,
-    questions,
-    service,
-    token,
-    warm,
-)
-from headrace.cli.errors import UNEXPECTED, interrupted, show_error, usage_error
-from headrace.cli.options import Options, shared
+from headrace.cli.errors import UNEXPECTED, show_error, show_interrupt, usage_error
+from headrace.cli.options import Options, shared_options
 from headrace.errors import ConfigError, Error
+
+# In the order in which a new user needs them. A test compares the texts with the commands' help.
+COMMANDS = {
+    "demo": ("headrace.cli.demo:demo", "See a streaming application at work, on files or on Kafka"),
+    "init": ("headrace.cli.scaffold:init", "Write a small project that runs"),
+    "check": ("headrace.cli.check:check", "Find every problem without starting a query"),
+    "run": ("headrace.cli.run:run", "Run one pipeline or script here; Ctrl-C drains"),
+    "up": ("headrace.cli.deployment:up", "Deploy pipelines and keep them running"),
+    "down": ("headrace.cli.deployment:down", "Drain all pipelines and end the supervisor"),
+    "status": ("headrace.cli.status:status", "Show what runs, its state, and why"),
+    "why": ("headrace.cli.why:why", "Explain the state of a pipeline, and what to do"),
+    "wait": ("headrace.cli.wait:wait", "Wait for a state; exit code 1 after the timeout"),
+    "progress": ("headrace.cli.history:progress", "Show the progress of each query"),
+    "logs": ("headrace.cli.history:logs", "Show the output of a pipeline's driver"),
+    "events": ("headrace.cli.history:events", "Show what happened: starts, ends, failures"),
+    "versions": ("headrace.cli.history:versions", "List deployed versions"),
+    "alerts": ("headrace.cli.alerts:alerts", "Alerts of pipelines, and of rows sent to hr.alert"),
+    "quarantine": ("headrace.cli.quarantine:quarantine", "Records that could not be parsed"),
+    "sql": ("headrace.cli.sql:sql", "Query committed results with SQL"),
+    "start": ("headrace.cli.control:start", "Start the deployed version of a pipeline"),
+    "stop": ("headrace.cli.control:stop", "Stop a pipeline at a batch boundary"),
+    "restart": ("headrace.cli.control:restart", "Drain a pipeline and start it again"),
+    "rollback": ("headrace.cli.control:rollback", "Go back to an earlier version"),
+    "jars": ("headrace.cli.jars:jars", "Jars of connectors: Kafka's, and a development broker"),
+    "kafka": ("headrace.cli.kafka:kafka", "A Kafka broker for development, on this machine"),
+    "lag": ("headrace.cli.lag:lag", "Show how far queries are behind in Kafka"),
+    "token": ("headrace.cli.token:token", "Print a link to the page"),
+    "service": ("headrace.cli.service:service", "Run the supervisor under systemd"),
+    "warm": ("headrace.cli.warm:warm", "Make pipelines start faster on this machine"),
+}
 
 
 class Headrace(click.Group):
-    """A group whose `main` never shows a traceback unasked."""
+    """A group that imports a command on first use, and shows no traceback without --debug."""
 
     def main(
         self,
@@ -49,23 +65,34 @@ class Headrace(click.Group):
         given = list(sys.argv[1:] if args is None else args)
         try:
             code = super().main(given, prog_name or "headrace", complete_var, False, **extra)
-        except Exception as exc:  # the border: whatever it is, it ends as words and a code
-            code = _ended_by(exc, given)
+        except Exception as exc:  # the outermost boundary: every error becomes a message
+            code = _handle_exception(exc, given)
         except KeyboardInterrupt:
-            code = interrupted()
+            code = show_interrupt()
         sys.exit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order one meets them, not by the alphabet
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        found: click.Command = getattr(import_module(module), name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if not name.startswith("-") and self.get_command(ctx, name) is None:
-            close = difflib.get_close_matches(name, self.commands, n=1)
+        if not name.startswith("-") and name not in COMMANDS:
+            close = difflib.get_close_matches(name, COMMANDS, n=1)
             raise ConfigError(
-                f'There is no command "{name}".',
+                f'Unknown command "{name}".',
                 why=f'Did you mean "{close[0]}"?' if close else None,
                 fix=f"headrace {close[0]} --help" if close else "headrace --help lists them all",
                 slug="unknown-command",
@@ -73,15 +100,15 @@ class Headrace(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def _ended_by(exc: Exception, args: list[str]) -> int:
-    own = args[: args.index("--")] if "--" in args else args  # what follows is a script's
+def _handle_exception(exc: Exception, args: list[str]) -> int:
+    own = args[: args.index("--")] if "--" in args else args  # the rest belongs to a script
     json_ = "--json" in own
     if isinstance(exc, BrokenPipeError):
-        # `headrace logs | head`: nobody reads any more. Python must not flush into it at exit.
+        # `headrace logs | head`: the reader is gone. Python must not flush into the pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(exc, click.Abort):
-        return interrupted()
+        return show_interrupt()
     if isinstance(exc, click.ClickException):
         return usage_error(exc, json_)
     if isinstance(exc, Error):
@@ -101,10 +128,10 @@ def _ended_by(exc: Exception, args: list[str]) -> int:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="headrace", message="%(prog)s %(version)s")
-@shared
+@shared_options
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Keeps PySpark Structured Streaming running: runs, watches, restarts, explains.
+    """Keeps PySpark Structured Streaming running: supervises, restarts, explains.
 
     \b
     Begin:  headrace init hello && cd hello && headrace run hello
@@ -112,23 +139,3 @@ def main(ctx: click.Context) -> None:
     ctx.ensure_object(Options)
     if os.environ.get("NO_COLOR"):
         ctx.color = False
-
-
-for _group in (
-    demo.COMMANDS,
-    begin.COMMANDS,
-    service.COMMANDS,
-    looking.COMMANDS,
-    history.COMMANDS,
-    alerts.COMMANDS,
-    quarantine.COMMANDS,
-    questions.COMMANDS,
-    control.COMMANDS,
-    jars.COMMANDS,
-    kafka.COMMANDS,
-    lag.COMMANDS,
-    token.COMMANDS,
-    warm.COMMANDS,
-):
-    for _command in _group:
-        main.add_command(_command)

@@ -1,6 +1,6 @@
-"""Options that every command takes, before or after its name, and what they come to.
+"""Options that every command takes, before or after its name.
 
-Invariant: imports nothing but click; `Options.open()` is where settings are first read.
+Invariant: imports nothing but click; `Options.open()` reads the settings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(slots=True)
 class Options:
-    """Filled in while click parses; read by commands."""
+    """Filled while click parses; read by commands."""
 
     project: str | None = None
     profile: str = field(default_factory=lambda: os.environ.get("HEADRACE_PROFILE") or "dev")
@@ -39,7 +39,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         setattr(options, str(param.name), value)
 
 
-def shared(command: F) -> F:
+def shared_options(command: F) -> F:
     """`--project`, `--profile`, `--debug`: on the group and on each command; both orders work."""
     for option in (
         click.option(
@@ -54,7 +54,7 @@ def shared(command: F) -> F:
             metavar="NAME",
             expose_value=False,
             callback=_remember,
-            help="Profile of headrace.toml (or HEADRACE_PROFILE); dev by default.",
+            help="Profile of headrace.toml (or HEADRACE_PROFILE); by default dev.",
         ),
         click.option(
             "--project",
@@ -62,7 +62,7 @@ def shared(command: F) -> F:
             type=click.Path(file_okay=False),
             expose_value=False,
             callback=_remember,
-            help="The project's folder; by default the nearest one with a headrace.toml.",
+            help="Folder of the project; by default the nearest one with a headrace.toml.",
         ),
     ):
         command = option(command)
@@ -70,7 +70,7 @@ def shared(command: F) -> F:
 
 
 def as_json(command: F) -> F:
-    """`--json`: the same facts for programs. An error is then one JSON object on stdout too."""
+    """`--json`: the same data for programs. An error is then a JSON object on stdout, too."""
     return click.option("--json", "json_", is_flag=True, help="Print JSON for programs.")(command)
 
 
@@ -78,13 +78,13 @@ pass_options = click.make_pass_decorator(Options, ensure=True)
 
 
 class Seconds(click.ParamType[float]):
-    """`60s`, `2 minutes`, `500ms`: as everywhere in Headrace."""
+    """`60s`, `2 minutes`, `500ms`."""
 
     name = "duration"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        from headrace.words import parse_duration
+        from headrace.durations import parse_duration
 
         return parse_duration(value)

@@ -1,6 +1,6 @@
-"""What `init` writes: a small project that runs, complete and commented.
+"""`init`: writes a small project that runs, complete and commented.
 
-Invariant: nothing that exists is touched; a clash means that nothing at all is written.
+Invariant: no existing file is touched; if one would be, nothing at all is written.
 """
 
 from __future__ import annotations
@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
+
+from headrace.cli.options import Options, pass_options, shared_options
 from headrace.errors import ConfigError, SetupError
 
 _SETTINGS = """\
 [project]
 name = {name}
 state = ".headrace"             # runs, history, deployed versions; never committed
-checkpoints = "checkpoints"     # where each query stands; never delete these by hand
+checkpoints = "checkpoints"     # the position and state of each query; do not delete
 
 [sources.lines]                 # a parameter named `lines` in a pipeline reads this
 kind = "text"
@@ -34,7 +37,7 @@ _PIPELINE = '''\
 
     headrace check        finds mistakes before anything runs
     headrace run hello    runs it here; Ctrl-C drains
-    headrace up           keeps it running; headrace status looks at it
+    headrace up           keeps it running; headrace status shows its state
 """
 
 from pyspark.sql import functions as F
@@ -51,7 +54,7 @@ def words(lines):
 
 @hr.stream(to="words", every="2 seconds")
 def kept(words):
-    """Every word, exactly once, however often the process is killed."""
+    """Every word, exactly once, even if the process is killed."""
     return words
 
 
@@ -79,11 +82,28 @@ __pycache__/
 _README = """\
 # {name}
 
-    headrace check        # what the pipelines are, and every problem at once
+    headrace check        # show the pipelines, and every problem at once
     headrace run hello    # run one here; Ctrl-C drains
     echo "one more line" > incoming/more.txt     # in another terminal: new input
-    headrace up           # keep it running; look: headrace status; end: headrace down
+    headrace up           # keep it running; status: headrace status; stop: headrace down
 """
+
+
+@click.command()
+@click.argument("directory", metavar="[DIR]", default=".", type=click.Path(file_okay=False))
+@shared_options
+@pass_options
+def init(options: Options, directory: str) -> None:
+    """Write a small project that runs.
+
+    It has settings, one pipeline and sample input.
+
+    Existing files are never overwritten: if one would be, nothing is written.
+    """
+    folder = Path(options.project or ".") / directory
+    for path in write(folder):
+        click.echo(f"  wrote {path}")
+    click.echo(next_steps(folder))
 
 
 def files(name: str) -> dict[str, str]:
@@ -97,7 +117,7 @@ def files(name: str) -> dict[str, str]:
 
 
 def write(folder: Path) -> list[Path]:
-    """The paths that were written. Raises before the first if one exists already."""
+    """Return the paths written. Raises before the first write if one exists."""
     folder = folder.resolve()
     content = files(folder.name or "hello")
     clashes = [name for name in content if (folder / name).exists()]
@@ -117,7 +137,7 @@ def write(folder: Path) -> list[Path]:
         raise SetupError(
             f"Cannot write into {folder}: {exc.strerror or exc}.",
             where=str(exc.filename or folder),
-            fix="choose a folder that you may write to: headrace init DIR",
+            fix="choose a folder that you can write to: headrace init DIR",
             slug="cannot-write",
         ) from exc
     return [folder / name for name in content]

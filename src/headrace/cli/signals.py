@@ -1,7 +1,6 @@
-"""Ctrl-C, SIGTERM and a lost terminal (SIGHUP) while `run` follows a pipeline.
+"""Counts Ctrl-C, SIGTERM and SIGHUP for the loop of `run` and `demo`.
 
-Counted here, acted on by the loop.
-Invariant: a handler only counts; it never waits, prints or asks for anything.
+Invariant: a handler only counts; it never waits, prints or sends a request.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, Self
 
 
 class Interrupts:
-    """Once drains, twice cuts; more say nothing new."""
+    """The first interrupt drains, the second cuts; more have no effect."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -21,17 +20,17 @@ class Interrupts:
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # nohup: it is meant to outlive the terminal
-            self._before[number] = signal.signal(number, self._seen)
+                continue  # nohup: the run should outlive the terminal
+            self._before[number] = signal.signal(number, self._handle_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def came(self) -> bool:
+    def is_set(self) -> bool:
         return self.count > 0
 
-    def _seen(self, number: int, _frame: FrameType | None) -> None:
-        # Others ask for a drain however often they come: only a person is impatient.
+    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
+        # Only repeated Ctrl-C cuts; service managers may send SIGTERM more than once.
         self.count = self.count + 1 if number == signal.SIGINT else max(self.count, 1)

@@ -1,4 +1,4 @@
-"""A spinner on stderr while something takes long; silent where nobody watches."""
+"""A spinner on stderr; nothing if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def shown(text: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+def show(text: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Yields a function that changes the text."""
     if quiet or not sys.stderr.isatty():
         yield lambda _text: None

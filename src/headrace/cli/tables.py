@@ -1,4 +1,4 @@
-"""What commands print on stdout: tables for people, JSON for programs."""
+"""Prints tables for people and JSON for programs on stdout."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from rich.text import Text
 
 from headrace.cli.errors import in_words
 from headrace.model.findings import Finding
-from headrace.model.health import clock, span
 from headrace.model.lag import QueryLag
 from headrace.model.pipeline import Definition, Query
+from headrace.model.progress import from_spark
 from headrace.model.status import PipelineStatus, QueryStatus, State
+from headrace.model.times import clock, span
 
 if TYPE_CHECKING:
-    from headrace.project.reading import Overview
+    from headrace.project.status import Overview
 
 WATCH_S = 1.0
 FRESH = "fresh p50 / p99"
@@ -42,7 +43,7 @@ _COLOURS = {
 
 
 def console() -> Console:
-    """Wide where nobody watches, so that no line of a pipe or a log is cut."""
+    """Wide without a terminal, so that no line in a pipe or a log is cut."""
     return Console(width=None if sys.stdout.isatty() else 200, highlight=False, markup=False)
 
 
@@ -59,7 +60,7 @@ def print_overview(seen: Overview) -> None:
 
 
 def watch(read: Callable[[], Overview], *, json_: bool) -> None:
-    """Until Ctrl-C. As JSON: one object a line, whenever something changed."""
+    """Until Ctrl-C. With JSON: one object per line, when something has changed."""
     last: dict[str, Any] | None = None
     try:
         if json_:
@@ -83,7 +84,7 @@ def overview(seen: Overview) -> RenderableType:
         parts.append(Text(seen.notice, style="yellow"))
     for status in seen.pipelines:
         parts.append(_pipeline_line(status))
-        if status.state != State.DEGRADED:  # its findings follow, in full
+        if status.state != State.DEGRADED:  # its findings follow
             parts.append(Text(f"  {status.why}", style="dim"))
         if status.edited:
             parts.append(
@@ -91,9 +92,9 @@ def overview(seen: Overview) -> RenderableType:
             )
         if status.queries:
             parts.append(_query_table(status.queries))
-        parts += [finding_line(one) for one in status.all_findings()]
-    told = [one.words(time.time()) for one in seen.exports]
-    parts += [Text(words, style="yellow") for words in told if words]
+        parts += [finding_line(finding) for finding in status.all_findings()]
+    problems = [export.words(time.time()) for export in seen.exports]
+    parts += [Text(problem, style="yellow") for problem in problems if problem]
     parts += [Text(hint, style="dim") for hint in seen.hints]
     if seen.page:
         parts.append(Text(f"page: {seen.page} (headrace token prints a link)", style="dim"))
@@ -154,7 +155,7 @@ def _query_table(queries: Sequence[QueryStatus]) -> Table:
 
 
 def now(message: str | None) -> str:
-    """Spark's own words without the source's inside: `… from FileStreamSource[file:/…]`."""
+    """Spark's message without the details of the source: `… from FileStreamSource[file:/…]`."""
     return re.sub(r"\[.*", "", message or "").strip()
 
 
@@ -166,7 +167,7 @@ def _fresh(query: QueryStatus) -> Text:
 
 
 def ages(p50_ms: float | None, p99_ms: float | None) -> str:
-    """`31 s / 58 s`; below a second in milliseconds; nothing if it is not known."""
+    """`31 s / 58 s`; below a second in milliseconds; empty if unknown."""
     known = [ms for ms in (p50_ms, p99_ms) if ms is not None]
     return " / ".join(f"{ms:.0f} ms" if ms < 1000 else span(ms / 1000) for ms in known)
 
@@ -182,22 +183,26 @@ def _behind(query: QueryStatus) -> str:
 def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("query", no_wrap=True)
-    for name in ("records behind", "oldest waits", "caught up in", "lost in", "looked"):
+    for name in ("records behind", "oldest waits", "caught up in", "lost in", "measured"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
-    for one in found:
-        gone = f"{one.gone:,} records are gone before they were read" if one.gone else ""
-        note = "" if gone else one.note
-        table.add_row(
-            f"{one.pipeline}/{one.query}",
-            f"{one.records:,}" if one.records is not None else "unknown",
-            _span(one.seconds),
-            _span(one.catch_up_s) if one.records else "",
-            _span(one.loss_in_s),
-            f"{span(max(0.0, at - one.at))} ago",
-            Text(note, style="dim") if note else Text(one.problem or gone, style="red"),
+    for lag in found:
+        gone = (
+            f"{lag.lost_records:,} records deleted before they were read"
+            if lag.lost_records
+            else ""
         )
-        for part in one.partitions if partitions else ():
+        note = "" if gone else lag.note
+        table.add_row(
+            f"{lag.pipeline}/{lag.query}",
+            f"{lag.records:,}" if lag.records is not None else "unknown",
+            _span(lag.seconds),
+            _span(lag.catch_up_s) if lag.records else "",
+            _span(lag.loss_in_s),
+            f"{span(max(0.0, at - lag.at))} ago",
+            Text(note, style="dim") if note else Text(lag.problem or gone, style="red"),
+        )
+        for part in lag.partitions if partitions else ():
             table.add_row(
                 f"  {part.topic} {part.partition}",
                 f"{part.records:,}",
@@ -208,9 +213,11 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
                 Text(f"{part.next:,} of {part.low:,} to {part.high:,}", style="dim"),
             )
     console().print(table)
-    for one in found:
-        if one.group_problem:
-            words = f"The group of {one.pipeline}/{one.query} is not moved: {one.group_problem}"
+    for lag in found:
+        if lag.group_problem:
+            words = (
+                f"The consumer group of {lag.pipeline}/{lag.query} is stuck: {lag.group_problem}"
+            )
             console().print(Text(words, style="red"))
 
 
@@ -226,7 +233,7 @@ def print_warnings(found: Sequence[Definition]) -> None:
 
 
 def print_definitions(found: Sequence[Definition]) -> None:
-    """Warnings first, then what each pipeline is."""
+    """Warnings first, then the queries of each pipeline."""
     print_warnings(found)
     for definition in found:
         count = len(definition.queries)
@@ -261,7 +268,7 @@ def _definition_table(definition: Definition) -> Table:
 
 
 def sources(definition: Definition, query: Query) -> list[str]:
-    """The sources and streams at the far end of a query's inputs; views are passed through."""
+    """The sources and streams that a query reads, directly or through views."""
     nodes = {node.name: node for node in definition.nodes}
     found: dict[str, None] = {}
     queue, seen = list(query.inputs), set()
@@ -279,7 +286,7 @@ def sources(definition: Definition, query: Query) -> list[str]:
 
 
 def connector_words(connector: Mapping[str, Any]) -> str:
-    """`parquet data/words`, `kafka topic`: the kind and the field that names the place."""
+    """`parquet data/words`, `kafka topic`: the kind and the location."""
     kind = str(connector.get("kind") or connector.get("type") or "?")
     fields = connector.get("fields") if isinstance(connector.get("fields"), Mapping) else connector
     assert isinstance(fields, Mapping)  # noqa: S101 - narrowed just above
@@ -308,33 +315,27 @@ def print_progress(found: Sequence[Mapping[str, Any]]) -> None:
     for name in ("batch", "rows", "rows/s in", "rows/s done", "took ms", FRESH, "late"):
         table.add_column(name, justify="right")
     for item in found:
-        told, fresh = item["progress"] or {}, item["fresh"] or {}
-        took = (told.get("durationMs") or {}).get("triggerExecution", told.get("batchDuration"))
+        batch, fresh = from_spark(item["progress"]), item["fresh"] or {}
         table.add_row(
             clock(item["at"]),
             f"{item['pipeline']}/{item['query']}",
-            _number(told.get("batchId")),
-            _number(told.get("numInputRows")),
-            _number(told.get("inputRowsPerSecond")),
-            _number(told.get("processedRowsPerSecond")),
-            _number(took),
+            _number(batch.batch),
+            _number(batch.rows_in),
+            _number(batch.input_rate),
+            _number(batch.processing_rate),
+            _number(batch.batch_ms),
             ages(fresh.get("p50_ms"), fresh.get("p99_ms")),
-            _number(late_rows(told) or None),
+            _number(batch.rows_late or None),
         )
     console().print(table)
 
 
-def late_rows(progress: Mapping[str, Any]) -> int:
-    operators = progress.get("stateOperators") or ()
-    return sum(operator.get("numRowsDroppedByWatermark") or 0 for operator in operators)
-
-
 def print_versions(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
-        click.echo("No version has been deployed yet; headrace up deploys the working tree.")
+        click.echo("Nothing has been deployed yet; headrace up deploys the working folder.")
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("version", "kept since", "deployed for", "earlier of"):
+    for name in ("version", "created", "deployed for", "previously for"):
         table.add_column(name, no_wrap=True)
     for item in found:
         current, earlier = ", ".join(item["current"]), ", ".join(item["earlier"])

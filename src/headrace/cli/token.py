@@ -1,4 +1,4 @@
-"""`token`: a link to the page that works once, or a program's key; and taking all of them back."""
+"""`token`: a link to the page, an API key for a program, or the revocation of all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import time
 
 import click
 
-from headrace.cli.options import Options, as_json, pass_options, shared
+from headrace.cli import links, tables
+from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.state import api_keys
 
 
 @click.command()
@@ -15,28 +17,30 @@ from headrace.cli.options import Options, as_json, pass_options, shared
     type=click.Choice(["view", "operate"]),
     default="operate",
     show_default=True,
-    help="view: look only. operate: also start, stop, restart, roll back.",
+    help="view: read only. operate: also start, stop, restart, roll back.",
 )
-@click.option("--program", metavar="NAME", help="A key for a program, until it is taken back.")
-@click.option("--revoke-all", is_flag=True, help="End every link, session and program's key.")
+@click.option(
+    "--program", metavar="NAME", help="Print an API key for a program; valid until revoked."
+)
+@click.option("--revoke-all", is_flag=True, help="Revoke every link, session and API key.")
 @as_json
-@shared
+@shared_options
 @pass_options
 def token(options: Options, role: str, program: str | None, revoke_all: bool, json_: bool) -> None:
-    """A link to the page: it works once, within an hour."""
-    from headrace.cli import links, tables
-    from headrace.state import keys
+    """Print a link to the page.
 
+    The link works once, within an hour.
+    """
     work = options.open()
     body: dict[str, str | int]
     if revoke_all:
-        count = keys.revoke_all(work.places)
+        count = api_keys.revoke_all(work.places)
         body = {"revoked": count}
-        words = f"{count} keys are taken back; everybody has to log in again: headrace token"
+        words = f"{count} keys revoked; everyone has to log in again: headrace token"
     elif program:
         body = {"key": links.program_key(work, program, role)}
         words = (
-            f"The key of {program}, shown this once. Send it as a header:\n"
+            f"API key of {program}; it is not shown again. Send it as a header:\n"
             f"  Authorization: Bearer {body['key']}"
         )
     else:
@@ -46,6 +50,3 @@ def token(options: Options, role: str, program: str | None, revoke_all: bool, js
         tables.print_json(body)
     else:
         click.echo(words)
-
-
-COMMANDS = (token,)

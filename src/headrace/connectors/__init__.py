@@ -1,1 +1,1 @@
-"""Sources and sinks, one file a system. Which kinds there are stands in `kinds`."""
+"""Sources and sinks, one file or folder per system; `kinds` lists them."""

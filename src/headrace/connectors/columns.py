@@ -1,6 +1,5 @@
-"""Columns that a sink is told by name: how they are written down, and why they will not do.
-
-Used by the live and the alert sink. Pure, but for `bounded`, which takes a batch out of Spark.
+"""Column names in the parameters of the live and alert sinks, and why a column cannot be used.
+Pure, except for `collect_rows`, which fetches a batch from Spark.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.connectors.connector import require
 from headrace.errors import ConnectorError
-from headrace.words import near
+from headrace.spelling import closest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,51 +18,50 @@ if TYPE_CHECKING:
 
 _NUMBER = "__headrace_row"
 _NO_KEY = re.compile(r"(array|map|struct|variant)\b")
-_NOT_KEPT = re.compile(r"\binterval( year| month|$|[,>])")  # Arrow has none of these
+_NOT_KEPT = re.compile(r"\binterval( year| month|$|[,>])")  # not in Arrow
 
 
-def listed(name: str, value: object) -> tuple[str, ...]:
-    """One column or several, as the user may write both."""
+def parse_names(name: str, value: object) -> tuple[str, ...]:
     require(name, value, (str, list, tuple), f'{name}="column" or {name}=["one", "other"]')
     found = (value,) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
     if not all(isinstance(one, str) and one for one in found) or len(set(found)) < len(found):
         raise ConnectorError(
-            f"{name}={value!r} has to name columns, each once.",
+            f"Invalid {name}: {value!r}. It must name columns, each once.",
             fix=f'Write {name}="column" or {name}=["one", "other"].',
             slug="bad-option",
         )
     return found
 
 
-def unknown(role: str, names: Iterable[str], columns: Mapping[str, str]) -> str | None:
-    """Words for the first name that is no column, with the near miss."""
+def find_unknown(role: str, names: Iterable[str], columns: Mapping[str, str]) -> str | None:
+    """A message for the first unknown name, with the closest match."""
     for name in names:
         if name not in columns:
-            meant = near(name, columns)
+            meant = closest(name, columns)
             hint = f"did you mean {meant!r}? " if meant else ""
             shown = ", ".join(columns)
-            return f"{role} names {name!r}, which is no column; {hint}The columns are {shown}"
+            return f"{role} names the unknown column {name!r}; {hint}The columns are {shown}"
     return None
 
 
-def unfit(key: Iterable[str], columns: Mapping[str, str]) -> str | None:
-    """Words for a key that cannot be compared, or a column that cannot leave Spark."""
+def find_unsupported(key: Iterable[str], columns: Mapping[str, str]) -> str | None:
+    """A message for a key that cannot be compared, or a column that Arrow cannot represent."""
     for name in key:
         if _NO_KEY.match(columns[name]):
-            return f"the key {name!r} is of type {columns[name]}; a key is one plain value"
+            return f"the key {name!r} has the type {columns[name]}; keys must be simple values"
     for name, kind in columns.items():
         if _NOT_KEPT.search(kind):
-            return f"{name!r} is of type {kind}, which cannot be kept; cast it to text or a number"
+            return f"{name!r} has the unsupported type {kind}; cast it to string or a number"
     return None
 
 
-def bounded(
+def collect_rows(
     frame: DataFrame, most: int, *, last: bool = True, by: str | None = None
 ) -> tuple[pa.Table, bool]:
-    """The last (or first) `most` rows in their order, and whether there were more.
+    """The last (or first) `most` rows in order, and whether there were more.
 
-    `by` is a column that orders them. Never by `limit` alone: it ends a partition early, and an
-    operator with state whose rows are not all taken does not commit that state.
+    `by` is a column to sort by. A `limit` without a sort would end partitions early, and a stateful
+    operator does not commit its state unless all its rows are read.
     """
     import pyarrow as pa
     from pyspark.sql import functions as F

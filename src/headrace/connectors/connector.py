@@ -1,54 +1,63 @@
-"""What every source and sink owes. A connector is a frozen dataclass: the same fields in Python
-and in `headrace.toml`, and JSON between processes.
+"""The interface of sources and sinks. A connector is a frozen dataclass with the same fields in
+Python, in `headrace.toml` and in the JSON between processes.
 
-Class attributes say what the system can do; `define/` and the driver decide by them alone.
-Invariant: pyspark only inside methods, so that processes without Spark can hold connectors.
+`capabilities` describes what a system can do; other packages decide by it and never by class.
+Invariant: pyspark is imported only inside methods, so processes without Spark can use connectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace import references
+from headrace import secrets
 from headrace.config import Settings
 from headrace.errors import ConnectorError, Error, together
+from headrace.spelling import closest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
+    from headrace.connectors.files import Files
+    from headrace.connectors.kafka.connector import Kafka
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a connector can do. `delivery` is `exactly-once`, `at-least-once`, or `idempotent-if`
+    (exactly once if the user's function is idempotent)."""
+
+    is_source: bool = False
+    is_sink: bool = False
+    is_broker: bool = False  # a message broker: high volume, which pays for a Python worker
+    can_run_in_real_time: bool = False
+    is_replayable: bool = False  # source: a restart can read the same rows again
+    is_polled: bool = False  # source: listing new data is expensive, once a second is enough
+    has_batch_limit: bool = False  # source: a field limits how much one batch reads
+    can_read_back: bool = False  # sink: other queries can read its committed output as a stream
+    has_one_writer: bool = True  # sink: a second writer would corrupt the output
+    needs_checkpoint: bool = True  # sink: without one, a restart silently loses rows
+    can_resume: bool = True  # sink: a restart may resume from a checkpoint
+    modes: tuple[str, ...] = ("append", "update", "complete")
+    delivery: str = "at-least-once"
+    delivery_why: str = ""
+    not_for_production: str = ""  # the reason; empty for a connector that is fit for production
+
 
 @dataclass(frozen=True)
 class Connector:
-    """Delivery of a sink: `exactly-once` (a batch written again changes nothing), `idempotent-if`
-    (so, if the user's function sees to it) or `at-least-once`; `delivery_why` says it in words."""
-
     kind: ClassVar[str] = ""
-    is_source: ClassVar[bool] = False
-    is_sink: ClassVar[bool] = False
-    can_read_back: ClassVar[bool] = False  # a stream's committed output can be read as a stream
-    can_real_time: ClassVar[bool] = False
-    is_broker: ClassVar[bool] = False  # there may be much of it: worth a Python worker
-    limits_batches: ClassVar[bool] = False  # as a source: how much one batch may read
-    has_one_writer: ClassVar[bool] = True  # as a sink: a second one would undo its work
-    is_replayable: ClassVar[bool] = False  # the same rows can be had again after a restart
-    needs_checkpoint: ClassVar[bool] = True  # as a sink: without one, a restart loses rows silently
-    keeps_checkpoint: ClassVar[bool] = True  # as a sink: a restart may resume from one
-    is_polled: ClassVar[bool] = False  # looking for new data costs: once a second is enough
-    delivery: ClassVar[str] = "at-least-once"
-    delivery_why: ClassVar[str] = ""
-    modes: ClassVar[tuple[str, ...]] = ("append", "update", "complete")
-    for_production: ClassVar[bool] = True
-    not_for_production: ClassVar[str] = ""  # the reason
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     def read(
         self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None
     ) -> DataFrame:
-        """The DataFrame: a stream, or static in a batch run. `schema` (DDL) fills in for a schema
-        that the connector itself does not have."""
+        """A streaming DataFrame, or a static one in a batch run. `schema` (DDL) is used if the
+        connector has no schema."""
         raise ConnectorError(
             f"{self.kind} is not a source.",
             why="It can only be written to.",
@@ -59,8 +68,8 @@ class Connector:
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
-        """The writer with format, options, mode, name and checkpoint; the caller sets the trigger
-        and starts it."""
+        """Set format, options, mode, name and checkpoint; the caller sets the trigger and starts
+        the query."""
         raise ConnectorError(
             f"{self.kind} is not a sink.",
             why="It can only be read.",
@@ -69,62 +78,75 @@ class Connector:
         )
 
     def write(self, frame: DataFrame) -> None:
-        """The rows of a batch DataFrame, appended by hand."""
+        """Append the rows of a batch DataFrame."""
         raise ConnectorError(
-            f"{self.kind} takes rows of a stream only.",
-            why="Nothing of it can be appended to by hand.",
+            f"{self.kind} can only be written by a stream.",
+            why="It does not support batch writes.",
             fix="Write to files, for example hr.parquet(path).",
             slug="no-batch-write",
         )
 
-    def located(self, project: Path) -> Connector:
-        """The same with relative paths counted from the project."""
+    def as_kafka(self, *, is_source: bool = True) -> Kafka | None:
+        """The Kafka connector that reaches the same topics; None for other systems. Resolves
+        secrets where the connection string is one."""
+        return None
+
+    def as_files(self) -> Files | None:
+        """Itself if it reads or writes files in a folder."""
+        return None
+
+    def resolve_paths(self, project: Path) -> Connector:
+        """Make relative paths absolute, starting from the project."""
         return self
 
     def accepting_gap(self) -> Connector:
-        """The same, as a source that leaves out records that are gone instead of stopping."""
+        """A source that skips deleted records instead of stopping."""
         return self
 
     def in_real_time(self) -> Connector:
-        """The same as the sink of a real-time query."""
+        """The sink to use in a real-time query."""
         return self
 
     def lacks_for_real_time(self) -> str | None:
-        """What a setting would have to say for it to be one; None: nothing, or it never can."""
+        """The missing setting that would let it run in real time, if there is one."""
         return None
 
-    def of_query(self, settings: Settings, pipeline: str, query: str) -> Connector:
-        """The same as the sink of this query: with the folder that Headrace keeps for it."""
+    def bind_to_query(self, settings: Settings, pipeline: str, query: str) -> Connector:
+        """The sink of this query, with the folder that Headrace manages for it."""
         return self
 
-    def shaped(self, frame: DataFrame) -> DataFrame:
-        """The query's rows as the sink takes them; lazy, and Spark's errors pass through."""
+    def prepare_frame(self, frame: DataFrame) -> DataFrame:
+        """Convert the query's rows to what the sink expects; lazy, and Spark's errors pass."""
         return frame
 
     def lacks_as_source(self) -> str | None:
-        """What would make a source of it, if one of its kind can be one."""
+        """The missing fields that would make it a source, if its kind can be one."""
         return None
 
     def identity(self) -> str | None:
-        """What it reads or writes, so that two of them can be told to be the same."""
+        """Identifies the data it reads or writes: equal for two connectors to the same data."""
         return None
 
     def feeds(self, source: Connector) -> bool:
-        """Whether what it writes comes out of that source again."""
+        """Whether the source reads what this sink writes."""
         own = self.identity()
         return own is not None and source.identity() == own
 
     def sink_problem(self, columns: Mapping[str, str]) -> str | None:
-        """Why rows of these columns (name: type) cannot be written, if they cannot."""
+        """Why rows with these columns (name: type) cannot be written."""
         return None
 
-    def reached(self, *, as_sink: bool = False) -> str | None:
-        """Really connects, for `check --connect`: what was found, in words. None: there is nothing
-        to connect to. Raises what is wrong."""
+    def check_connection(self, *, as_sink: bool = False) -> str | None:
+        """Connect, for `check --connect`, and describe what was found. None if there is nothing to
+        connect to. Raises on failure."""
+        return None
+
+    def user_code(self) -> CodeType | None:
+        """The code of the user's function, if the connector calls one."""
         return None
 
     def fields(self) -> dict[str, Any]:
-        """Kind and fields for JSON: defaults left out, secrets as the references they are."""
+        """Kind and fields for JSON, without defaults; secrets stay references."""
         out: dict[str, Any] = {"kind": self.kind}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -133,17 +155,16 @@ class Connector:
         return out
 
 
-def started(
+def configure_writer(
     writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
 ) -> DataStreamWriter:
-    """Name, mode and checkpoint, that every sink sets alike."""
     writer = writer.queryName(query).outputMode(mode)
     return writer.option("checkpointLocation", checkpoint) if checkpoint else writer
 
 
-def checkpoint_for_now(writer: DataStreamWriter) -> str:
-    """A folder for a query that is never resumed, where Spark asks for one all the same. As with a
-    console, Spark itself makes it, and its JVM removes it at the end."""
+def create_temp_checkpoint(writer: DataStreamWriter) -> str:
+    """For a query that never resumes, where Spark requires a checkpoint. Spark creates it and its
+    JVM deletes it at exit."""
     jvm: Any = writer._spark._jvm
     folder = jvm.org.apache.spark.util.Utils.createTempDir(
         jvm.java.lang.System.getProperty("java.io.tmpdir"), "headrace"
@@ -151,19 +172,25 @@ def checkpoint_for_now(writer: DataStreamWriter) -> str:
     return str(folder.getCanonicalPath())
 
 
-def given_folder(kind: str, path: str | None) -> Path:
-    """Of a sink that Headrace itself keeps."""
+def query_id(frame: DataFrame) -> str:
+    """In `foreachBatch`: Spark sets it in the thread that runs a batch."""
+    found = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if not found:
+        raise ConnectorError("Spark did not report the query of a batch.")
+    return str(found)
+
+
+def require_folder(kind: str, path: str | None) -> Path:
     if path is None:
         raise ConnectorError(
             f"hr.{kind} has no folder.",
-            why="Headrace gives it one as the sink of a pipeline's query.",
+            why="Headrace assigns one to the sink of a pipeline's query.",
             fix=f"Use it as @hr.stream(to=hr.{kind}(…)).",
         )
     return Path(path)
 
 
 def check_all(*checks: Callable[[], object]) -> None:
-    """Every check is made; raises all that they refuse, at once."""
     problems: list[Error] = []
     for check in checks:
         try:
@@ -175,7 +202,7 @@ def check_all(*checks: Callable[[], object]) -> None:
 
 
 def plain_options(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Options as Spark takes them: text."""
+    """Options as text, as Spark expects them."""
     require("options", options or {}, Mapping, 'options={"name": "value"}')
     made = {}
     for name, value in (options or {}).items():
@@ -184,31 +211,49 @@ def plain_options(options: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def require(name: str, value: object, kind: type | tuple[type, ...], example: str) -> None:
-    """A field of the wrong type is told as such, before it surprises anybody else."""
     if not isinstance(value, kind):
         raise ConnectorError(
-            f"{name}={value!r} will not do.", fix=f"Write {example}.", slug="bad-option"
+            f"Invalid {name}: {value!r}.", fix=f"Write {example}.", slug="bad-option"
+        )
+
+
+def require_choice(
+    name: str, value: object, allowed: Sequence[str | None], *, slug: str = "bad-option"
+) -> None:
+    if value not in allowed:
+        names = [one for one in allowed if one]
+        meant = closest(str(value), names)
+        raise ConnectorError(
+            f"Invalid {name}: {value!r}. Allowed: {', '.join(names)}.",
+            fix=f'Write {name}="{meant}".' if meant else None,
+            slug=slug,
         )
 
 
 def require_count(name: str, value: object) -> None:
-    if value is not None and (type(value) is not int or value < 1):
+    if value is not None:
+        require_int(name, value, 1)
+
+
+def require_int(name: str, value: object, least: int, most: int | None = None) -> None:
+    if type(value) is not int or value < least or (most is not None and value > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most:,}"
         raise ConnectorError(
-            f"{name}={value!r} has to be a whole number from 1.", slug="bad-option"
+            f"Invalid {name}: {value!r}. It must be a whole number {allowed}.", slug="bad-option"
         )
 
 
-def secret(name: str, value: str | None) -> None:
-    """Only by reference: whatever stands in a file is copied with it, stored, and shown."""
-    if value is not None and not references.is_in(value):
+def require_secret_reference(name: str, value: str | None) -> None:
+    """Plain text would be copied, stored and shown together with the definition."""
+    if value is not None and not secrets.is_in(value):
         raise ConnectorError(
-            f"{name} is written out.",
-            why="A secret is kept by reference, so that no copy of the code or definition has it.",
+            f"{name} is a plain-text secret.",
+            why="Secrets are given by reference, so that no copy of the code contains them.",
             fix=f'Write {name}="${{env:{name.upper()}}}" or "${{file:PATH}}".',
             slug="plain-secret",
         )
 
 
-def resolved(options: Mapping[str, str]) -> dict[str, str]:
-    """With secrets in place of their references. Called at the last moment, in the driver."""
-    return {k: references.resolve(v) for k, v in options.items()}
+def resolve_secrets(options: Mapping[str, str]) -> dict[str, str]:
+    """Replace references by secrets. Called at the last moment, in the driver."""
+    return {k: secrets.resolve(v) for k, v in options.items()}

@@ -1,11 +1,11 @@
-"""Rows printed by the driver: to look at a query while writing it. `headrace logs` shows them."""
+"""Rows printed by the driver, to watch a query while writing it; `headrace logs` shows them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.connectors.connector import Connector, started
+from headrace.connectors.connector import Capabilities, Connector, configure_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,21 +18,20 @@ class Console(Connector):
     truncate: bool = True
 
     kind: ClassVar[str] = "console"
-    is_sink: ClassVar[bool] = True
-    needs_checkpoint: ClassVar[bool] = False
-    can_real_time: ClassVar[bool] = True
-    delivery: ClassVar[str] = "at-least-once"
-    delivery_why: ClassVar[str] = "a batch that failed half-way is printed again"
-    for_production: ClassVar[bool] = False
-    not_for_production: ClassVar[str] = (
-        "the console is not idempotent and keeps nothing: rows are only printed"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        is_sink=True,
+        can_run_in_real_time=True,
+        needs_checkpoint=False,
+        delivery_why="a batch that failed halfway is printed again",
+        not_for_production="the console is not idempotent and stores nothing: it only prints rows",
     )
 
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
-        writer = started(writer, query=query, mode=mode, checkpoint=checkpoint).format("console")
-        return writer.option("numRows", self.rows).option("truncate", self.truncate)
+        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
+        writer = writer.format("console").option("numRows", self.rows)
+        return writer.option("truncate", self.truncate)
 
     def write(self, frame: DataFrame) -> None:
         frame.show(self.rows, self.truncate)

@@ -1,8 +1,8 @@
-"""A live table: `hr.live(key="minute", chart="bar", x="minute", y="logins")`, the newest result of
-a query, for the page, for SQL and for programs.
+"""A live table, the latest result of a query for the page, SQL and programs:
+`hr.live(key="minute", chart="bar", x="minute", y="logins")`.
 
-It holds the newest row of every key, or without a key the newest rows; in complete mode exactly
-what the query gives. Bounded: `rows` of them. The files are in `connectors/snapshots.py`.
+It holds the latest row of each key, or without a key the latest rows; in complete mode the whole
+result of the query. At most `rows` rows. `connectors/live_snapshots.py` writes the files.
 """
 
 from __future__ import annotations
@@ -15,23 +15,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings
 from headrace.connectors import columns as named
-from headrace.connectors.connector import Connector, given_folder, started
-from headrace.connectors.snapshots import Snapshots
+from headrace.connectors.connector import (
+    Capabilities,
+    Connector,
+    configure_writer,
+    require_choice,
+    require_folder,
+    require_int,
+)
+from headrace.connectors.live_snapshots import LiveSnapshots
 from headrace.errors import ConnectorError
-from headrace.words import near
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter
 
 CHARTS = ("line", "bar", "area", "number", "table")
-ROWS_MAX = 1_000_000  # all of them are in memory once a batch
+ROWS_MAX = 1_000_000  # each batch holds all of them in memory
 _NEEDS = {"line": ("x", "y"), "bar": ("x", "y"), "area": ("x", "y"), "number": ("y",)}
 
 
 @dataclass(frozen=True)
 class Live(Connector):
-    """`path` is the folder of its snapshots, which Headrace gives it: RESULTS/PIPELINE/QUERY/v1."""
+    """`path` is the folder of its snapshots, assigned by Headrace: RESULTS/PIPELINE/QUERY/v1."""
 
     key: tuple[str, ...] = ()
     chart: str | None = None
@@ -41,30 +47,32 @@ class Live(Connector):
     path: str | None = None
 
     kind: ClassVar[str] = "live"
-    is_sink: ClassVar[bool] = True
-    needs_checkpoint: ClassVar[bool] = False  # begun anew at batch 0, the table is begun anew too
-    delivery: ClassVar[str] = "exactly-once"
-    delivery_why: ClassVar[str] = "a batch seen again gives the same table"
 
     @property
-    def modes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """An update says which row it replaces by the key alone."""
-        return ("append", "update", "complete") if self.key else ("append", "complete")
+    def capabilities(self) -> Capabilities:  # type: ignore[override]
+        return Capabilities(
+            is_sink=True,
+            needs_checkpoint=False,  # a query that restarts at batch 0 also restarts the table
+            # Only a key says which row an update replaces.
+            modes=("append", "update", "complete") if self.key else ("append", "complete"),
+            delivery="exactly-once",
+            delivery_why="a repeated batch gives the same table",
+        )
 
-    def of_query(self, settings: Settings, pipeline: str, query: str) -> Live:
+    def bind_to_query(self, settings: Settings, pipeline: str, query: str) -> Live:
         folder = settings.result(pipeline, query)
         return replace(self, path=re.sub(r"^file:(//)?(?=/)", "", folder))
 
     def identity(self) -> str | None:
         return self.path
 
-    def shaped(self, frame: DataFrame) -> DataFrame:
-        """As it is. Refuses a folder that is not on a disk here, before anything starts."""
+    def prepare_frame(self, frame: DataFrame) -> DataFrame:
+        """Unchanged. Rejects a folder on an object store before anything starts."""
         if self.path is not None and re.match(r"[a-z][a-z0-9+.-]+:", self.path):
             raise ConnectorError(
                 f"A live table cannot be kept in {self.path}.",
-                why="Its snapshots are replaced by renaming, which an object store cannot do.",
-                fix='Set results = "results" (a folder of this machine) below [project].',
+                why="Snapshots are replaced by an atomic rename, which object stores do not have.",
+                fix='Set results = "results" (a local folder) under [project].',
                 slug="results-not-local",
             )
         return frame
@@ -72,23 +80,23 @@ class Live(Connector):
     def sink_problem(self, columns: Mapping[str, str]) -> str | None:
         used = {"key": self.key, "x": (self.x,) if self.x else (), "y": self.y}
         for role, names in used.items():
-            if wrong := named.unknown(role, names, columns):
+            if wrong := named.find_unknown(role, names, columns):
                 return wrong
-        return named.unfit(self.key, columns)
+        return named.find_unsupported(self.key, columns)
 
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
         about = {"key": list(self.key), "chart": self.chart, "x": self.x, "y": list(self.y)}
-        table = Snapshots(given_folder(self.kind, self.path), self.key, self.rows, about)
+        table = LiveSnapshots(require_folder(self.kind, self.path), self.key, self.rows, about)
         is_whole = mode == "complete"
 
         def take(frame: DataFrame, batch: int) -> None:
-            # Of a complete result the first rows count: it may be sorted. Else the newest.
-            rows, is_cut = named.bounded(frame, self.rows, last=not is_whole)
+            # A complete result may be sorted: keep its first rows. Otherwise keep the latest.
+            rows, is_cut = named.collect_rows(frame, self.rows, last=not is_whole)
             table.add(batch, rows, at=time.time(), is_whole=is_whole, is_cut=is_cut)
 
-        writer = started(writer, query=query, mode=mode, checkpoint=checkpoint)
+        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
         return writer.foreachBatch(take)
 
 
@@ -99,14 +107,7 @@ def live(
     y: str | list[str] | tuple[str, ...] | None = None,
     rows: int = 10_000,
 ) -> Live:
-    if chart is not None and chart not in CHARTS:
-        meant = near(str(chart), CHARTS)
-        raise ConnectorError(
-            f"chart={chart!r} is no chart.",
-            why=f"Charts are {', '.join(CHARTS)}.",
-            fix=f'Write chart="{meant}".' if meant else None,
-            slug="bad-option",
-        )
+    require_choice("chart", chart, (None, *CHARTS))
     given: dict[str, Any] = {"x": x, "y": y}
     missing = [name for name in _NEEDS.get(chart or "", ()) if given[name] is None]
     if missing:
@@ -115,13 +116,10 @@ def live(
             fix=f'Name the column: {missing[0]}="…".',
             slug="bad-option",
         )
-    if type(rows) is not int or not 1 <= rows <= ROWS_MAX:
-        raise ConnectorError(
-            f"rows={rows!r} has to be a whole number from 1 to {ROWS_MAX:,}.", slug="bad-option"
-        )
-    by = () if key is None else named.listed("key", key)
-    across = named.listed("x", x) if x is not None else ()
+    require_int("rows", rows, 1, ROWS_MAX)
+    by = () if key is None else named.parse_names("key", key)
+    across = named.parse_names("x", x) if x is not None else ()
     if len(across) > 1:
-        raise ConnectorError(f"x={x!r} has to be one column.", slug="bad-option")
-    up = () if y is None else named.listed("y", y)
+        raise ConnectorError(f"Invalid x: {x!r}. It must be one column.", slug="bad-option")
+    up = () if y is None else named.parse_names("y", y)
     return Live(by, chart, across[0] if across else None, up, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.connectors.connector import Connector, started
+from headrace.connectors.connector import Capabilities, Connector, configure_writer
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
@@ -14,21 +14,20 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Memory(Connector):
     kind: ClassVar[str] = "memory"
-    is_sink: ClassVar[bool] = True
-    needs_checkpoint: ClassVar[bool] = False
-    keeps_checkpoint: ClassVar[bool] = False  # Spark: a table in memory is empty after a restart
-    can_real_time: ClassVar[bool] = True
-    delivery: ClassVar[str] = "at-least-once"
-    delivery_why: ClassVar[str] = "the table is gone with the driver, and the query starts anew"
-    for_production: ClassVar[bool] = False
-    not_for_production: ClassVar[str] = (
-        "a table in memory is not idempotent, grows without end and dies with the driver"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        is_sink=True,
+        can_run_in_real_time=True,
+        needs_checkpoint=False,
+        can_resume=False,
+        delivery_why="the table disappears with the driver, and the query starts from scratch",
+        not_for_production="a table in memory is not idempotent, grows without limit and "
+        "disappears with the driver",
     )
 
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
-        return started(writer, query=query, mode=mode, checkpoint=None).format("memory")
+        return configure_writer(writer, query=query, mode=mode, checkpoint=None).format("memory")
 
 
 def memory() -> Memory:

@@ -1,16 +1,15 @@
-"""Made-up rows at a steady rate (`timestamp`, `value`): to try a query without any input."""
+"""Generated rows at a steady rate (`timestamp`, `value`), to try a query without input."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.connectors.connector import Connector, plain_options
+from headrace.connectors.connector import Capabilities, Connector, plain_options, require_int
 from headrace.errors import ConnectorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -20,10 +19,9 @@ class Rate(Connector):
     options: Mapping[str, str] = field(default_factory=dict)
 
     kind: ClassVar[str] = "rate"
-    is_source: ClassVar[bool] = True
-    is_replayable: ClassVar[bool] = True
-    for_production: ClassVar[bool] = False
-    not_for_production: ClassVar[str] = "its rows are made up"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        is_source=True, is_replayable=True, not_for_production="its rows are generated"
+    )
 
     def read(
         self, spark: SparkSession, *, streaming: bool = True, schema: str | None = None
@@ -31,7 +29,7 @@ class Rate(Connector):
         if not streaming:
             raise ConnectorError(
                 "The rate source cannot be read as a batch.",
-                why="It has no past: its rows are made up as time goes by.",
+                why="It generates rows as time passes and has no past data.",
                 fix="Read files instead, or run it as a stream.",
                 slug="no-batch-read",
             )
@@ -40,9 +38,5 @@ class Rate(Connector):
 
 
 def rate(rows_per_second: int = 1, *, options: Mapping[str, Any] | None = None) -> Rate:
-    if type(rows_per_second) is not int or rows_per_second < 1:
-        raise ConnectorError(
-            f"rows_per_second={rows_per_second!r} has to be a whole number from 1.",
-            slug="bad-option",
-        )
+    require_int("rows_per_second", rows_per_second, 1)
     return Rate(rows_per_second, plain_options(options))

@@ -1,16 +1,21 @@
-"""Lines of text from a TCP port: for a first try with `nc -lk PORT`. Never for production."""
+"""Lines of text from a TCP port, to try a query with `nc -lk PORT`. Not for production."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.connectors.connector import Connector, plain_options, require
+from headrace.connectors.connector import (
+    Capabilities,
+    Connector,
+    plain_options,
+    require,
+    require_int,
+)
 from headrace.errors import ConnectorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -24,10 +29,9 @@ class Socket(Connector):
     options: Mapping[str, str] = field(default_factory=dict)
 
     kind: ClassVar[str] = "socket"
-    is_source: ClassVar[bool] = True
-    for_production: ClassVar[bool] = False
-    not_for_production: ClassVar[str] = (
-        "a socket cannot be replayed: after a failure its rows are lost"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        is_source=True,
+        not_for_production="a socket cannot be replayed: a failure loses rows",
     )
 
     def read(
@@ -36,7 +40,7 @@ class Socket(Connector):
         if not streaming:
             raise ConnectorError(
                 f"The socket {self.host}:{self.port} cannot be read as a batch.",
-                why="What has passed through it is gone.",
+                why="A socket keeps no past data.",
                 fix="Read files instead, or run it as a stream.",
                 slug="no-batch-read",
             )
@@ -53,8 +57,5 @@ def socket(
     options: Mapping[str, Any] | None = None,
 ) -> Socket:
     require("host", host, str, 'host="localhost"')
-    if type(port) is not int or not 0 < port < 65536:
-        raise ConnectorError(
-            f"port={port!r} has to be a number from 1 to 65535.", slug="bad-option"
-        )
+    require_int("port", port, 1, 65535)
     return Socket(host, port, timestamp, plain_options(options))

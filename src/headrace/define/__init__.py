@@ -1,1 +1,1 @@
-"""What a pipeline's file touches: decorators, triggers; and reading, checking and keeping it."""
+"""Decorators and triggers of a pipeline's file; loading, checking and versioning it."""

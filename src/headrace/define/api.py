@@ -1,8 +1,7 @@
 """The decorators of a pipeline's file: `@hr.source`, `.table`, `.view`, `.udf` and `.stream`.
 
-A user meets them as `headrace.…`. Each only writes down what was declared and where; the function
-itself comes back unchanged, so that it can be called and tested as any other. What the names mean
-together is judged in `graph`; nothing here needs Spark.
+Each records the declaration with its location and returns the function unchanged, so that it can
+be called and tested. `graph` checks how the declarations fit together. Does not need Spark.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from headrace.connectors.udf import Udf
 from headrace.define import triggers
-from headrace.define.declared import Declared, current
+from headrace.define.declarations import Declaration, current
+from headrace.durations import parse_duration
 from headrace.errors import ConfigError, DefinitionError
 from headrace.model.pipeline import Place
-from headrace.words import near, parse_duration
+from headrace.spelling import closest
+from headrace.transforms.udf import Udf
 
 MODES = ("append", "update", "complete")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}")
@@ -32,7 +32,7 @@ def source(function: F) -> F: ...
 @overload
 def source(*, name: str | None = None) -> Callable[[F], F]: ...
 def source(function: F | None = None, *, name: str | None = None) -> F | Callable[[F], F]:
-    """A function that returns a connector, or a streaming DataFrame of the user's own."""
+    """A function that returns a connector or a streaming DataFrame."""
     return _declare("source", function, name)
 
 
@@ -41,7 +41,7 @@ def table(function: F) -> F: ...
 @overload
 def table(*, name: str | None = None) -> Callable[[F], F]: ...
 def table(function: F | None = None, *, name: str | None = None) -> F | Callable[[F], F]:
-    """A function that returns a connector or DataFrame which is read whole, not as a stream."""
+    """A function that returns a connector or DataFrame that is read as a batch."""
     return _declare("table", function, name)
 
 
@@ -50,7 +50,7 @@ def view(function: F) -> F: ...
 @overload
 def view(*, name: str | None = None) -> Callable[[F], F]: ...
 def view(function: F | None = None, *, name: str | None = None) -> F | Callable[[F], F]:
-    """A DataFrame with a name, that queries and other views take as a parameter."""
+    """A named DataFrame, which queries and other views use as a parameter."""
     return _declare("view", function, name)
 
 
@@ -64,13 +64,15 @@ def stream(
     fresh_within: str | float | None = None,
     name: str | None = None,
 ) -> Callable[[F], F]:
-    """A query that Headrace keeps running: its answer goes to the sink `to`, a name in
+    """A query that Headrace keeps running; its result goes to the sink `to`, a name in
     headrace.toml or a connector."""
     at = _caller()
     found: list[DefinitionError] = []
     if to is None:
         found.append(_to_missing(at))
-    elif not isinstance(to, str) and not getattr(to, "is_sink", False):
+    elif not isinstance(to, str) and not getattr(
+        getattr(to, "capabilities", None), "is_sink", False
+    ):
         found.append(_to_wrong(to, at))
     if mode not in MODES:
         found.append(_mode_wrong(mode, at))
@@ -90,7 +92,7 @@ def stream(
     options = {"to": to, "mode": mode, "trigger": chosen, "fresh_within": fresh}
 
     def record(inner: F) -> F:
-        # A definition with a mistake is recorded too, so that nothing else misses its name.
+        # Record it despite mistakes, so that its name is known.
         return _record("query", inner, name, {**options, "is_refused": bool(found)})
 
     return record(function) if callable(function) else record
@@ -102,13 +104,13 @@ def udf(
     returns: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """A Python function for SQL text and for DataFrame code. The type it returns is given as text
-    (`@hr.udf("double")`) or taken from the annotation."""
+    """A Python function for SQL and DataFrame code. The return type is a DDL type
+    (`@hr.udf("double")`) or comes from the annotation."""
     if isinstance(function, str):
         function, returns = None, function
 
     def record(inner: Callable[..., Any]) -> Udf:
-        made = Udf(inner, name or inner.__name__, returns or _returned(inner))
+        made = Udf(inner, name or inner.__name__, returns or _return_type(inner))
         _record("udf", inner, name, {"udf": made})
         return made
 
@@ -125,8 +127,8 @@ def _record(kind: str, function: F, name: str | None, options: dict[str, Any]) -
     if not inspect.isfunction(function):
         current().refuse(
             DefinitionError(
-                f"@hr.{'stream' if kind == 'query' else kind} stands before {function!r}.",
-                why="It has to stand before a function.",
+                f"@hr.{'stream' if kind == 'query' else kind} is applied to {function!r}.",
+                why="It can only decorate a function.",
                 where=str(_caller()),
                 slug="not-a-function",
             )
@@ -138,18 +140,18 @@ def _record(kind: str, function: F, name: str | None, options: dict[str, Any]) -
         current().refuse(
             DefinitionError(
                 f"{chosen!r} cannot be the name of a {kind}.",
-                why="Names are letters, digits, _ and -, at most 63; `spark` is the session.",
+                why="Names have up to 63 letters, digits, _ and -; `spark` is the session.",
                 where=str(place),
-                fix='Rename the function, or give name="…".',
+                fix='Rename the function, or set name="…".',
                 slug="bad-name",
             )
         )
-    current().add(Declared(chosen, kind, function, place, options))
+    current().add(Declaration(chosen, kind, function, place, options))
     return function
 
 
 def _place(function: Callable[..., Any]) -> Place:
-    """The line of `def`, below the decorators; a function's code begins at the first of those."""
+    """The line of `def`; a function's code starts at its first decorator."""
     code = function.__code__
     line = code.co_firstlineno
     for number in range(line, line + 60):
@@ -160,7 +162,6 @@ def _place(function: Callable[..., Any]) -> Place:
 
 
 def _caller() -> Place:
-    """The first line outside of this file, going outwards."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
@@ -176,8 +177,8 @@ def _trigger(
     if trigger is not None and not isinstance(trigger, triggers.Trigger):
         found.append(
             DefinitionError(
-                f"trigger={trigger!r} is not a trigger.",
-                why="Triggers are hr.available_now(), hr.real_time(…) and hr.continuous(…).",
+                f"Invalid trigger: {trigger!r}.",
+                why="Allowed: hr.available_now(), hr.real_time(…), hr.continuous(…).",
                 where=str(at),
                 fix=f"Write every={trigger!r}." if isinstance(trigger, str) else None,
                 slug="bad-trigger",
@@ -196,7 +197,7 @@ def _seconds(
     try:
         return parse_duration(value)
     except ConfigError as exc:
-        what = f"{option}={value!r} is not a length of time."
+        what = f"Invalid duration for {option}: {value!r}."
         found.append(
             DefinitionError(what, why=exc.why, where=str(at), fix=exc.fix, slug="bad-duration")
         )
@@ -205,9 +206,9 @@ def _seconds(
 
 def _to_missing(at: Place) -> DefinitionError:
     return DefinitionError(
-        "@hr.stream needs to=…: where the answer goes.",
+        "@hr.stream needs a sink: to=….",
         where=str(at),
-        fix='Name a sink of headrace.toml, to="metrics", or give one: to=hr.parquet("data/out").',
+        fix='Name a sink in headrace.toml, to="metrics", or pass one: to=hr.parquet("data/out").',
         slug="sink-missing",
     )
 
@@ -224,12 +225,11 @@ def _to_wrong(to: object, at: Place) -> DefinitionError:
 
 
 def _mode_wrong(mode: object, at: Place) -> DefinitionError:
-    meant = near(str(mode), MODES)
+    meant = closest(str(mode), MODES)
     return DefinitionError(
-        f"mode={mode!r} is not an output mode.",
-        why=f"Output modes are {', '.join(MODES)}.",
+        f"Invalid mode: {mode!r}. Allowed: {', '.join(MODES)}.",
         where=str(at),
-        fix=f'Write mode="{meant}".' if meant else 'Leave it out for "append".',
+        fix=f'Write mode="{meant}".' if meant else 'Remove it for "append".',
         slug="bad-mode",
     )
 
@@ -240,8 +240,8 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _returned(function: Callable[..., Any]) -> str:
-    """The DDL type of a plain annotation; text where there is none, as in PySpark."""
+def _return_type(function: Callable[..., Any]) -> str:
+    """The DDL type of a simple annotation; string without one, as in PySpark."""
     annotation = function.__annotations__.get("return", "str")
     written = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "str")
     written = written.removesuffix(" | None").rsplit(".", 1)[-1]

@@ -1,8 +1,8 @@
-"""From declared definitions and settings to a graph of nodes; every mistake at once. Pure.
+"""Builds the graph of nodes from declarations and settings, and reports all mistakes. Pure.
 
-`resolve` is called by the driver after `loader.load`. Names of sources come from `headrace.toml`
-and from `@hr.source`; a parameter of a function is the name of another node. What a function
-returns is not known here: SQL text may bring more inputs, which `driver/build` follows.
+The driver calls `resolve` after `loader.load`. Source names come from `headrace.toml` and from
+`@hr.source`; a function's parameters are names of other nodes. Functions are not called here: if
+one returns SQL text, `driver/build` adds the inputs that the text names.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.config import Settings, counted_from
+from headrace.config import Settings, resolve_path
 from headrace.connectors import kinds
 from headrace.connectors.connector import Connector
-from headrace.connectors.udf import Udf
 from headrace.define import triggers
-from headrace.define.declared import Collector, Declared
-from headrace.define.order import find_cycles, in_order
+from headrace.define.declarations import Collector, Declaration
+from headrace.define.dependency_order import find_cycles, in_order
 from headrace.errors import DefinitionError, Error, together
 from headrace.model.limits import QuerySettings
-from headrace.words import near
+from headrace.spelling import closest
+from headrace.transforms.udf import Udf
 
 SESSION = "spark"
-ASIDE = "quarantine"  # VIEW.quarantine is the hidden query of what a view sets aside
-NOWHERE = Connector()  # of a query whose sink was refused, and of nodes that have none
+ASIDE = "quarantine"  # VIEW.quarantine is the hidden query for the bad records of a view
+NOWHERE = Connector()  # for a query with an invalid sink, and for nodes without one
 
 
 @dataclass(frozen=True)
 class GraphNode:
-    """`function` makes the DataFrame; a source of headrace.toml has a connector instead."""
+    """`function` returns the DataFrame; a source in headrace.toml has a connector instead."""
 
     name: str
     kind: str  # source | table | view | query
@@ -52,12 +52,12 @@ class Graph:
     nodes: Mapping[str, GraphNode]
     collector: Collector
     udfs: tuple[Udf, ...] = ()
-    queries: tuple[str, ...] = ()  # in dependency order; the unsound ones are not among them
-    unsound: Mapping[str, Error] = field(default_factory=dict)  # by name: why it cannot be built
+    queries: tuple[str, ...] = ()  # valid ones, in dependency order
+    unsound: Mapping[str, Error] = field(default_factory=dict)  # name: why it cannot be built
 
 
 def resolve(pipeline: str, collector: Collector, settings: Settings) -> Graph:
-    """Raises the one problem, or Problems. `settings` are already those of the pipeline."""
+    """Raises all problems together. `settings` are those of the pipeline."""
     graph, problems = examine(pipeline, collector, settings)
     if problems:
         raise together(problems)
@@ -65,7 +65,7 @@ def resolve(pipeline: str, collector: Collector, settings: Settings) -> Graph:
 
 
 def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Graph, list[Error]]:
-    """All problems, and what is sound beside them: the rest of a file can still be checked."""
+    """All problems, and the valid rest of the graph, which can still be checked."""
     problems: list[Error] = list(collector.problems)
     unsound: dict[str, Error] = {}
     nodes: dict[str, GraphNode] = {}
@@ -75,14 +75,14 @@ def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Gr
     for one in collector.declared:
         first = udfs.get(one.name) if one.kind == "udf" else _place_of(nodes.get(one.name))
         if first is not None:
-            problems.append(_twice(one, first))
+            problems.append(_duplicate_name(one, first))
             unsound |= {one.name: problems[-1]} if one.kind != "udf" else {}
         elif one.kind == "udf":
             udfs[one.name] = str(one.place)
         else:
             before = len(problems)
             nodes[one.name] = _node(one, pipeline, settings, problems)
-            if len(problems) > before or _is_refused(one, nodes[one.name]):
+            if len(problems) > before or _is_invalid(one, nodes[one.name]):
                 unsound[one.name] = problems[-1]
     queries = [n for n in nodes.values() if n.kind == "query"]
     if not queries:
@@ -92,12 +92,12 @@ def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Gr
         problems += [problem for _, problem in found]
         unsound |= dict(found)
     problems += _unknown_query_settings(nodes, pipeline, settings)
-    problems += _shared(queries, {*itertools.chain(*inputs.values())}, pipeline, settings)
+    problems += _writer_conflicts(queries, {*itertools.chain(*inputs.values())}, pipeline, settings)
     for path in find_cycles(inputs):
         problems.append(cycle(path, nodes))
         unsound |= dict.fromkeys(path, problems[-1])
     order = in_order({name: () if name in unsound else inputs[name] for name in nodes})
-    for name in order:  # whoever takes something unsound is so too
+    for name in order:  # a node with an invalid input is invalid too
         below = [unsound[i] for i in inputs[name] if i in unsound]
         if below:
             unsound.setdefault(name, below[0])
@@ -108,10 +108,10 @@ def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Gr
 
 def cycle(path: Sequence[str], nodes: Mapping[str, GraphNode]) -> DefinitionError:
     return DefinitionError(
-        f"These definitions need each other in a circle: {' → '.join(path)}.",
-        why="Each would have to be built before the other.",
+        f"These definitions form a cycle: {' → '.join(path)}.",
+        why="Each needs the other as input.",
         where=nodes[path[0]].place,
-        fix=f"Take one of the names out, for example {path[1]!r} of {path[0]!r}.",
+        fix=f"Remove one of the inputs, for example {path[1]!r} from {path[0]!r}.",
         slug="cycle",
     )
 
@@ -124,15 +124,15 @@ def unknown_input(
     sinks: Sequence[str] = (),
 ) -> DefinitionError:
     known = sorted(n for n in nodes if n != by.name)
-    if meant := near(name, known):
+    if meant := closest(name, known):
         fix = f"Did you mean {meant!r}?"
     elif name in sinks:
-        fix = f"{name!r} is a sink; name the stream that writes to it instead."
+        fix = f"{name!r} is a sink; use the stream that writes to it instead."
     else:
         fix = f"Define it with @hr.view, or add [sources.{name}] to headrace.toml."
     return DefinitionError(
-        f"{by.name!r} takes {name!r}, which does not exist.",
-        why=f"Known here: {', '.join(known) or 'nothing'}; and `spark`, the session.",
+        f"{by.name!r} has the unknown input {name!r}.",
+        why=f"Known inputs: {', '.join([*known, 'spark'])}.",
         where=where or by.place,
         fix=fix,
         slug="unknown-input",
@@ -147,30 +147,31 @@ def _from_settings(
         where = settings.place("sources", name)
         own = {k: v for k, v in table.items() if k != "table"}
         try:
-            connector = kinds.made(own, name=name, where=where).located(settings.project)
+            built = kinds.build_connector(own, name=name, where=where)
+            connector = built.resolve_paths(settings.project)
         except Error as exc:
             problems.append(exc)
             unsound[name] = exc
             connector = None
         kind = "table" if table.get("table") is True else "source"
-        if connector is not None and not connector.is_source:
+        if connector is not None and not connector.capabilities.is_source:
             unsound[name] = _not_a_source(name, connector, where)
             problems.append(unsound[name])
         nodes.append(GraphNode(name, kind, where, connector=connector))
-    for name, table in settings.sinks.items():  # also those that no query of this pipeline uses
+    for name, table in settings.sinks.items():  # also those that this pipeline does not use
         try:
-            kinds.made(table, name=name, where=settings.place("sinks", name))
+            kinds.build_connector(table, name=name, where=settings.place("sinks", name))
         except Error as exc:
             problems.append(exc)
     return nodes
 
 
-def _node(one: Declared, pipeline: str, settings: Settings, problems: list[Error]) -> GraphNode:
+def _node(one: Declaration, pipeline: str, settings: Settings, problems: list[Error]) -> GraphNode:
     inputs = _parameters(one, problems)
     if one.kind != "query":
         return GraphNode(one.name, one.kind, str(one.place), inputs, one.function)
     own = settings.queries.get(one.name) or QuerySettings()
-    sink = _sink(one, settings, problems).of_query(settings, pipeline, one.name)
+    sink = _sink(one, settings, problems).bind_to_query(settings, pipeline, one.name)
     trigger = one.options["trigger"] if own.every is None else triggers.every(own.every)
     fresh = (own.fresh_within, one.options["fresh_within"], settings.fresh_within)
     return GraphNode(
@@ -187,21 +188,21 @@ def _node(one: Declared, pipeline: str, settings: Settings, problems: list[Error
     )
 
 
-def _is_refused(one: Declared, node: GraphNode) -> bool:
-    """Where it was declared, or with the settings of its sink: the problem is told already."""
+def _is_invalid(one: Declaration, node: GraphNode) -> bool:
+    """Whether its declaration or sink is invalid, which was already reported."""
     return bool(one.options.get("is_refused")) or (one.kind == "query" and node.sink is NOWHERE)
 
 
-def _parameters(one: Declared, problems: list[Error]) -> tuple[str, ...]:
-    """Those without a default: one with a default is the user's own, as in pytest."""
+def _parameters(one: Declaration, problems: list[Error]) -> tuple[str, ...]:
+    """Parameters without a default; others belong to the user, as in pytest."""
     names = []
     for name, parameter in inspect.signature(one.function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             problems.append(
                 DefinitionError(
-                    f"{one.name!r} takes *{name}, which names no input.",
+                    f"{one.name!r} has the parameter *{name}, which is not the name of an input.",
                     where=str(one.place),
-                    fix="Name each input as a parameter of its own.",
+                    fix="Add one parameter for each input.",
                     slug="bad-parameter",
                 )
             )
@@ -210,19 +211,19 @@ def _parameters(one: Declared, problems: list[Error]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _sink(one: Declared, settings: Settings, problems: list[Error]) -> Connector:
+def _sink(one: Declaration, settings: Settings, problems: list[Error]) -> Connector:
     to = one.options["to"]
-    if isinstance(to, Connector) and to.is_sink:
-        return to.located(settings.project)
+    if isinstance(to, Connector) and to.capabilities.is_sink:
+        return to.resolve_paths(settings.project)
     if not isinstance(to, str):
-        return NOWHERE  # refused where it was declared
+        return NOWHERE  # the decorator reported it
     table = settings.sinks.get(to)
     if table is None:
-        meant = near(to, settings.sinks)
+        meant = closest(to, settings.sinks)
         problems.append(
             DefinitionError(
-                f"{one.name!r} writes to {to!r}, which is no sink.",
-                why=f"headrace.toml has: {', '.join(settings.sinks) or 'no sinks'}.",
+                f"{one.name!r} writes to the unknown sink {to!r}.",
+                why=f"Sinks in headrace.toml: {', '.join(settings.sinks) or 'none'}.",
                 where=str(one.place),
                 fix=f"Did you mean {meant!r}?" if meant else f"Add [sinks.{to}] to headrace.toml.",
                 slug="unknown-sink",
@@ -230,15 +231,15 @@ def _sink(one: Declared, settings: Settings, problems: list[Error]) -> Connector
         )
         return NOWHERE
     try:
-        sink = kinds.made(table, name=to).located(settings.project)
+        sink = kinds.build_connector(table, name=to).resolve_paths(settings.project)
     except Error:
-        return NOWHERE  # told with the settings
-    if not sink.is_sink:
+        return NOWHERE  # reported with the settings
+    if not sink.capabilities.is_sink:
         problems.append(
             DefinitionError(
                 f"{one.name!r} writes to {to!r}, but {sink.kind} can only be read.",
                 where=str(one.place),
-                fix=f"Give [sinks.{to}] another kind.",
+                fix=f"Change the kind of [sinks.{to}].",
                 slug="not-a-sink",
             )
         )
@@ -256,12 +257,10 @@ def _unknown_inputs(nodes: Mapping[str, GraphNode], settings: Settings) -> list[
 
 def unreadable(name: str, by: GraphNode, upstream: GraphNode) -> DefinitionError:
     return DefinitionError(
-        f"{by.name!r} reads the stream {name!r}, but its sink {upstream.sink.kind} cannot be read "
-        "back.",
-        why="A stream as input is its committed output; a console, memory table or function keeps "
-        "none.",
+        f"{by.name!r} reads the stream {name!r}, but its sink {upstream.sink.kind} cannot be read.",
+        why="Reading a stream means reading its committed output, which this sink does not keep.",
         where=by.place,
-        fix=f"Write {name!r} to files (hr.parquet), or put what both need into an @hr.view.",
+        fix=f"Write {name!r} to files (hr.parquet), or move the common part to an @hr.view.",
         slug="cannot-read-back",
     )
 
@@ -272,7 +271,7 @@ def _unreadable_inputs(nodes: Mapping[str, GraphNode]) -> list[tuple[str, Error]
         for node in nodes.values()
         for name in node.inputs
         if name in nodes and nodes[name].kind == "query"
-        if nodes[name].sink is not NOWHERE and not nodes[name].sink.can_read_back
+        if nodes[name].sink is not NOWHERE and not nodes[name].sink.capabilities.can_read_back
     ]
 
 
@@ -282,14 +281,14 @@ def _unknown_query_settings(
     known = [node.name for node in nodes.values() if node.kind == "query"]
     found: list[Error] = []
     for name in settings.queries:
-        # VIEW.quarantine: whether the view sets rows aside is known once it is built.
+        # Whether a view has a quarantine is only known when it is built.
         is_aside = any(name.startswith(f"{node}.{ASIDE}") for node in nodes)
         if known and name not in known and not is_aside:
-            meant = near(name, known)
+            meant = closest(name, known)
             found.append(
                 DefinitionError(
-                    f"[pipelines.{pipeline}.queries.{name}] is about no query.",
-                    why=f"Queries of {pipeline!r} are {', '.join(known)}.",
+                    f"[pipelines.{pipeline}.queries.{name}] does not match a query.",
+                    why=f"Queries of {pipeline!r}: {', '.join(known)}.",
                     where=settings.place("pipelines", pipeline, "queries", name),
                     fix=f"Did you mean {meant!r}?" if meant else "Remove the section.",
                     slug="unknown-query",
@@ -298,16 +297,16 @@ def _unknown_query_settings(
     return found
 
 
-def _shared(
+def _writer_conflicts(
     queries: Sequence[GraphNode], inputs: Collection[str], pipeline: str, settings: Settings
 ) -> list[Error]:
-    """Checkpoints and sinks that would have two writers. `inputs` are names that others take."""
+    """Checkpoints and sinks with two writers. `inputs` are the names that nodes read."""
     found: list[Error] = []
     checkpoints: dict[str, str] = {}
     for name, table in settings.raw.get("pipelines", {}).items():
         for query, own in table.get("queries", {}).items() if name != pipeline else ():
             if isinstance(own, Mapping) and own.get("checkpoint"):
-                path = counted_from(settings.project, own["checkpoint"])
+                path = resolve_path(settings.project, own["checkpoint"])
                 checkpoints[path] = f"{name}/{query}"
     sinks: dict[str, GraphNode] = {}
     for query in queries:
@@ -318,37 +317,36 @@ def _shared(
             found.append(
                 DefinitionError(
                     f"{other} and {label} would share the checkpoint {query.checkpoint}.",
-                    why="It belongs to one query: two would skip and repeat each other's rows.",
+                    why="Two queries on one checkpoint lose and duplicate rows.",
                     where=query.place,
-                    fix=f"Take `checkpoint` out of [pipelines.{pipeline}.queries.{query.name}]; "
-                    "Headrace gives each query its own.",
+                    fix=f"Remove `checkpoint` from [pipelines.{pipeline}.queries.{query.name}]; "
+                    "Headrace then assigns one.",
                     slug="checkpoint-shared",
                 )
             )
         checkpoints.setdefault(query.checkpoint, label)
         if (identity := query.sink.identity()) is not None:
             first = sinks.setdefault(identity, query)
-            if first is not query and (refused := _sink_shared(first, query, inputs)):
+            if first is not query and (refused := _sink_conflict(first, query, inputs)):
                 found.append(refused)
     return found
 
 
-def _sink_shared(
+def _sink_conflict(
     first: GraphNode, second: GraphNode, inputs: Collection[str]
 ) -> DefinitionError | None:
-    """Of two queries with one sink. `inputs` are names that are read, also of streams."""
-    if first.sink.has_one_writer:
-        why = "The folder's log takes a batch number once: the second query's rows with the same "
-        why += "number would be left out without a word."
+    if first.sink.capabilities.has_one_writer:
+        why = "The folder's log accepts each batch number once, so rows of the second query would "
+        why += "be lost silently."
     elif read := next((one.name for one in (first, second) if one.name in inputs), None):
-        why = f"Who takes {read!r} reads that back, and would get the other one's rows, too."
+        why = f"Queries that read {read!r} would also get the rows of the other one."
     else:
         return None
     return DefinitionError(
         f"{first.name!r} and {second.name!r} both write to {first.sink.identity()}.",
         why=why,
         where=f"{first.place} and {second.place}",
-        fix="Give each its own place, or make one query of both with a union.",
+        fix="Write to different places, or combine both queries with a union.",
         slug="sink-shared",
     )
 
@@ -362,12 +360,12 @@ def _place_of(node: GraphNode | None) -> str | None:
     return node.place if node is not None else None
 
 
-def _twice(one: Declared, first: str) -> DefinitionError:
+def _duplicate_name(one: Declaration, first: str) -> DefinitionError:
     return DefinitionError(
         f"The name {one.name!r} is used twice: at {first} and at {one.place}.",
-        why="A parameter finds its input by name, so each name may stand for one thing.",
+        why="Parameters refer to inputs by name, so names must be unique.",
         where=str(one.place),
-        fix='Rename one of them, or give name="…".',
+        fix='Rename one of them, or set name="…".',
         slug="name-twice",
     )
 
@@ -376,9 +374,9 @@ def _no_streams(pipeline: str, collector: Collector) -> DefinitionError:
     had = ", ".join(d.name for d in collector.declared)
     return DefinitionError(
         f"The pipeline {pipeline!r} has no stream.",
-        why=f"It defines {had}, but nothing that runs." if had else "It defines nothing.",
+        why=f"It defines only {had}." if had else "It defines nothing.",
         where=str(collector.declared[-1].place) if collector.declared else None,
-        fix="Put @hr.stream(to=…) before the function whose answer you want kept up to date.",
+        fix="Add @hr.stream(to=…) to the function whose result should be kept up to date.",
         slug="no-streams",
     )
 
@@ -386,7 +384,7 @@ def _no_streams(pipeline: str, collector: Collector) -> DefinitionError:
 def _not_a_source(name: str, connector: Connector, where: str) -> DefinitionError:
     if lacks := connector.lacks_as_source():
         return DefinitionError(
-            f"{name!r} does not say what it reads.",
+            f"The source {name!r} does not name what to read.",
             where=where,
             fix=f"Write {lacks}.",
             slug="not-a-source",
@@ -394,6 +392,6 @@ def _not_a_source(name: str, connector: Connector, where: str) -> DefinitionErro
     return DefinitionError(
         f"{name!r} is a source of kind {connector.kind}, which can only be written to.",
         where=where,
-        fix=f"Move it to [sinks.{name}], or give it another kind.",
+        fix=f"Move it to [sinks.{name}], or change its kind.",
         slug="not-a-source",
     )

@@ -1,8 +1,7 @@
-"""Which pipelines a project has, and running one's file so that its definitions are recorded.
+"""Finds the pipelines of a project, and runs a pipeline's file to record its definitions.
 
-Only drivers call `load`: it executes the user's code. `discover` and `is_script` just read it.
-Whatever goes wrong is told with the user's own line, in the project, also when the code that ran
-was a deployed copy of it.
+Only drivers call `load`, which executes the user's code; `discover` and `is_script` only read it.
+Errors name the line in the project, also when a deployed copy runs.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace.config import Settings
-from headrace.define.declared import Collector, collecting, outside
+from headrace.define.declarations import Collector, collecting, outside
 from headrace.errors import DefinitionError, Error, each_of, together
-from headrace.words import near
+from headrace.spelling import closest
 
 PIPELINE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_loaded: set[str] = set()  # modules of the last load, and the paths they were found by
-_added: list[str] = []
+_loaded: set[str] = set()  # modules of the last load
+_added: list[str] = []  # what it added to sys.path
 _DECORATORS = {"source", "table", "view", "udf", "stream"}
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A pipeline's file after it ran: `graph.resolve` takes it from here."""
+class LoadedFile:
+    """A pipeline's file after it ran, for `graph.resolve`."""
 
     name: str
     file: str  # relative to the project
@@ -40,7 +39,6 @@ class Loaded:
 
 
 def discover(settings: Settings) -> dict[str, Path]:
-    """Name and file of each pipeline, in order of name."""
     project = settings.project
     if settings.pipeline_globs:
         found = [p for pattern in settings.pipeline_globs for p in project.glob(pattern)]
@@ -69,61 +67,60 @@ def discover(settings: Settings) -> dict[str, Path]:
 
 
 def is_script(path: Path) -> bool:
-    """Whether a file has no definitions of Headrace, and is run as it is."""
+    """Whether a file uses no decorators of Headrace and is run as a plain script."""
     return not _decorators(path)
 
 
 def pipeline_name(path: Path) -> str:
-    """The name of the pipeline or script in a file."""
     if problem := _name_problem(path.stem, str(path)):
         raise problem
     return path.stem
 
 
-def load(file: str | Path, root: Path, project: Path) -> Loaded:
-    """Execute the pipeline's file. `root` is the folder its code is in: a deployed copy, or the
-    project itself. Mistakes in decorators wait in the collector, for `graph` to tell with its own;
-    raises DefinitionError for what kept the file from running to its end."""
+def load(file: str | Path, root: Path, project: Path) -> LoadedFile:
+    """Execute the pipeline's file. `root` is the folder of its code: a deployed copy, or the
+    project. The collector keeps mistakes in decorators, for `graph` to report; raises
+    DefinitionError if the file does not run to its end."""
     root, project = root.resolve(), project.resolve()
     path = Path(file) if Path(file).is_absolute() else root / file
-    shown = _shown(path, root, project)
+    shown = _display_path(path, root, project)
     if not path.is_file():
         raise _file_missing(path, shown)
-    if hidden := _hides(path.parent, root):
-        raise _hidden(hidden, _shown(hidden, root, project))
+    if hidden := _find_hiding_file(path.parent, root):
+        raise _hiding_error(hidden, _display_path(hidden, root, project))
     collector = Collector(root=root, project=project)
-    _forget()
+    _unload()
     _make_importable(path.parent, root, project)
     name = f"headrace_pipeline_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}"
-    before = set(sys.modules)  # a test of the user may be among them, and stays
+    before = set(sys.modules)  # may include a user's test, which stays
     module = sys.modules[name] = ModuleType(name)
     module.__file__ = str(path)
-    # A file written twice in a second, at the same length, would otherwise run as it was before.
+    # Cached bytecode would be stale after two edits of equal length within a second.
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     with collecting(collector):
         try:
             SourceFileLoader(name, str(path)).exec_module(module)
         except SystemExit as exc:
-            raise _raised(exc, collector, shown) from exc
+            raise _execution_error(exc, collector, shown) from exc
         except Exception as exc:  # a border: the user's code may raise anything
-            raise _told(exc, collector, shown, root) from exc
+            raise _explain_exception(exc, collector, shown, root) from exc
         finally:
             sys.dont_write_bytecode = writes
             own = {n: m for n, m in list(sys.modules.items()) if _is_under(m, root)}
             _loaded.update(set(own) - before)
     collector.modules = tuple(own.values())
-    return Loaded(pipeline_name(path), shown, collector)
+    return LoadedFile(pipeline_name(path), shown, collector)
 
 
 def _decorators(path: Path) -> set[str]:
-    """Which of Headrace's decorators a file uses, without running it."""
+    """The decorators of Headrace that a file uses, found without running it."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return set()
     try:
         tree = ast.parse(text)
-    except SyntaxError:  # then the words decide, so that the mistake is told and not skipped
+    except SyntaxError:  # search the text, so that `load` reports the mistake
         return {m for m in re.findall(r"^\s*@(?:\w+\.)?(\w+)", text, re.M) if m in _DECORATORS}
     modules: set[str] = set()
     direct: dict[str, str] = {}
@@ -143,9 +140,9 @@ def _decorators(path: Path) -> set[str]:
     return used & _DECORATORS
 
 
-def _forget() -> None:
-    """What an earlier pipeline, or a test of the user, has imported runs again: each load must
-    record its definitions anew."""
+def _unload() -> None:
+    """Unload modules of earlier loads and plain imports, because each load must record their
+    definitions again."""
     recorded = {one.function.__module__ for one in outside().declared}
     for name in (_loaded | recorded) - {"__main__"}:
         sys.modules.pop(name, None)
@@ -164,8 +161,8 @@ def _is_under(module: ModuleType, folder: Path) -> bool:
 
 
 def _make_importable(beside: Path, root: Path, project: Path) -> None:
-    """The code's own folders first. The working tree is taken off when a copy runs: what was
-    edited since must not creep into what was deployed."""
+    """Put the code's folders first in sys.path. If a copy runs, remove the project, so that it
+    does not import edited files."""
     drop = {str(root), str(beside), *(("", str(project)) if root != project else ())}
     if root != project:
         drop.add(str(project / beside.relative_to(root)) if beside.is_relative_to(root) else "")
@@ -175,9 +172,9 @@ def _make_importable(beside: Path, root: Path, project: Path) -> None:
     importlib.invalidate_caches()
 
 
-def _hides(*folders: Path) -> Path | None:
-    """A file that Python, or Spark's workers, would import in the place of a module of their own:
-    these folders come first on the path."""
+def _find_hiding_file(*folders: Path) -> Path | None:
+    """A file that hides a module of the standard library, because these folders come first in
+    sys.path."""
     for folder in dict.fromkeys(folders):
         for path in sorted(folder.glob("*.py")):
             if path.stem in sys.stdlib_module_names:
@@ -185,26 +182,25 @@ def _hides(*folders: Path) -> Path | None:
     return None
 
 
-def _hidden(path: Path, shown: str) -> DefinitionError:
+def _hiding_error(path: Path, shown: str) -> DefinitionError:
     better = os.path.join(os.path.dirname(shown), f"my_{path.stem}.py")
     return DefinitionError(
-        f"{shown} hides Python's own module {path.stem!r}.",
-        why=f"Whoever imports {path.stem} would get this file: Python itself, Spark, a library.",
+        f"{shown} hides Python's module {path.stem!r}.",
+        why=f"Python, Spark and libraries that import {path.stem} would get this file.",
         where=shown,
         fix=f"mv '{shown}' '{better}'",
         slug="hides-module",
     )
 
 
-def _shown(path: Path, root: Path, project: Path) -> str:
+def _display_path(path: Path, root: Path, project: Path) -> str:
     for folder in (root, project):
         if path.is_relative_to(folder):
             return str(path.relative_to(folder))
     return str(path)
 
 
-def _told(exc: Exception, collector: Collector, shown: str, root: Path) -> Error:
-    """An exception of the user's file in our words."""
+def _explain_exception(exc: Exception, collector: Collector, shown: str, root: Path) -> Error:
     if isinstance(exc, Error):
         for one in each_of(exc):
             one.where = one.where or str(collector.innermost(exc.__traceback__) or shown)
@@ -221,7 +217,7 @@ def _told(exc: Exception, collector: Collector, shown: str, root: Path) -> Error
         )
     if isinstance(exc, ImportError):
         return _import_error(exc, collector, shown, root)
-    return _raised(exc, collector, shown)
+    return _execution_error(exc, collector, shown)
 
 
 def _import_error(
@@ -230,7 +226,7 @@ def _import_error(
     place = collector.innermost(exc.__traceback__) or shown
     missing = (exc.name or "").split(".")[0]
     own = sorted({p.stem for p in root.glob("*.py")} | {p.parent.name for p in root.glob("*/*.py")})
-    meant = near(missing, own) if missing else None
+    meant = closest(missing, own) if missing else None
     if not isinstance(exc, ModuleNotFoundError):
         fix = "Check the name, or the version of the package that should have it."
     elif meant:
@@ -239,37 +235,35 @@ def _import_error(
         fix = f"{sys.executable} -m pip install {missing}"
     return DefinitionError(
         f"{exc}, needed by {place}.",
-        why=f"The Python is that of {sys.prefix}; the project's own folder comes first.",
+        why=f"Python is {sys.prefix}; modules of the project come first.",
         where=str(place),
         fix=fix,
         slug="import-error",
     )
 
 
-def _raised(exc: BaseException, collector: Collector, shown: str) -> DefinitionError:
+def _execution_error(exc: BaseException, collector: Collector, shown: str) -> DefinitionError:
     place = collector.innermost(exc.__traceback__) or shown
     said = traceback.format_exception_only(type(exc), exc)[-1].strip()
     exits = isinstance(exc, SystemExit)
     return DefinitionError(
-        f"{shown} ended itself with {said} while it was loaded."
-        if exits
-        else f"{shown} raised {said}",
-        why="A pipeline's file is run once to read its definitions, before any query starts.",
+        f"{shown} exited with {said} while it was loaded." if exits else f"{shown} raised {said}",
+        why="Headrace runs the file once to read its definitions, before any query starts.",
         where=str(place),
-        fix="Take that line out of the file's top level."
+        fix="Remove that line from the top level of the file."
         if exits
-        else f"Correct {place}; what must run with the session belongs into a function.",
+        else f"Correct {place}; code that needs the session must be in a function.",
         slug="definition-raised",
     )
 
 
 def _file_missing(path: Path, shown: str) -> DefinitionError:
     beside = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-    meant = near(path.name, beside)
+    meant = closest(path.name, beside)
     there = ", ".join(sorted(beside)) or "no .py file"
     return DefinitionError(
         f"There is no file {shown}.",
-        why=f"{path.parent} holds {there}.",
+        why=f"{path.parent} contains {there}.",
         where=shown,
         fix=f"Did you mean {meant}?"
         if meant
@@ -284,8 +278,8 @@ def _name_problem(stem: str, shown: str) -> DefinitionError | None:
     better = re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_-")[:63] or "pipeline"
     return DefinitionError(
         f"{stem!r} cannot be the name of a pipeline.",
-        why="A pipeline is named like its file: small letters, digits, _ and -, at most 63, "
-        "beginning with a letter or digit.",
+        why="The file name is the pipeline's name: up to 63 lowercase letters, digits, _ and -, "
+        "starting with a letter or digit.",
         where=shown,
         fix=f"mv '{shown}' '{os.path.join(os.path.dirname(shown), better)}.py'",
         slug="bad-name",
@@ -294,7 +288,7 @@ def _name_problem(stem: str, shown: str) -> DefinitionError | None:
 
 def _two_files(name: str, one: str, other: str) -> DefinitionError:
     return DefinitionError(
-        f"Two files are the pipeline {name!r}: {one} and {other}.",
+        f"Two files have the pipeline name {name!r}: {one} and {other}.",
         where=other,
         fix="Rename one of them.",
         slug="name-twice",
@@ -304,10 +298,10 @@ def _two_files(name: str, one: str, other: str) -> DefinitionError:
 def _no_such_pipeline(
     settings: Settings, name: str, known: Sequence[str] | dict[str, Path]
 ) -> Error:
-    meant = near(name, known)
+    meant = closest(name, known)
     return DefinitionError(
-        f"[pipelines.{name}] is about no pipeline.",
-        why=f"Pipelines are {', '.join(known)}.",
+        f"[pipelines.{name}] does not match a pipeline.",
+        why=f"Pipelines: {', '.join(known)}.",
         where=settings.place("pipelines", name),
         fix=f"Did you mean {meant!r}?" if meant else "Remove the section.",
         slug="unknown-pipeline",

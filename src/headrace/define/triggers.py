@@ -1,7 +1,6 @@
-"""When a query looks for new data: frozen objects, made by `hr.…` or by `every=`.
+"""Triggers of a query, created by `hr.…` or by `every=`.
 
-Invariant: nothing of Spark here; `arguments()` is what `DataStreamWriter.trigger` takes, and the
-driver passes it on.
+Invariant: does not use Spark; the driver passes `arguments()` to `DataStreamWriter.trigger`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.words import parse_duration
+from headrace.durations import parse_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class AvailableNow:
-    """All that is there now, in as many batches as the rate limits ask for, then the query ends."""
+    """Process the data available now, in one or more batches, then stop."""
 
     def arguments(self) -> dict[str, Any]:
         return {"availableNow": True}
@@ -47,8 +46,8 @@ class AvailableNow:
 
 @dataclass(frozen=True, slots=True)
 class RealTime:
-    """Rows travel at once; `batch_s` is how often a checkpoint is written. `otherwise` is used
-    where the source, the sink or the query itself cannot do that."""
+    """Rows are processed as they arrive; `batch_s` is the checkpoint interval. `otherwise` is used
+    if the source, the sink or the query does not support this."""
 
     batch_s: float
     otherwise: Every | AsFast
@@ -62,7 +61,7 @@ class RealTime:
 
 @dataclass(frozen=True, slots=True)
 class Continuous:
-    """Spark's experimental continuous processing: at least once, no aggregates."""
+    """Spark's experimental continuous processing: at-least-once, no aggregates."""
 
     every_s: float
 
@@ -77,7 +76,7 @@ Trigger = AsFast | Every | AvailableNow | RealTime | Continuous
 
 
 def batch_length_s(trigger: Trigger) -> float | None:
-    """How long a query may be silent by its own choice: its batch, or its epoch."""
+    """How long a query may run without progress by design: its batch or epoch."""
     if isinstance(trigger, RealTime):
         return trigger.batch_s
     return trigger.every_s if isinstance(trigger, Continuous) else None

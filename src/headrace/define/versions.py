@@ -1,9 +1,9 @@
-"""Deployed code: a copy of the project by content hash, so that a restart never deploys. The hash
-covers the installed packages too: with another package, the same files are another version.
+"""Deployed code: copies of the project by content hash, so that a restart never deploys. The hash
+includes the installed packages.
 
-`up`, `run` and `check` take a copy; drivers run from it; `status` compares it with what is edited.
-    versions/HASH/files/…   what was copied      versions/HASH/version.json   when, and from what
-Invariant: a version is whole or not there, and never changes once it is.
+`up`, `run` and `check` create a copy, drivers run from it, `status` compares it with the project.
+    versions/HASH/files/…   the copied files     versions/HASH/version.json   time and hashes
+Invariant: a version is written atomically and never changes.
 """
 
 from __future__ import annotations
@@ -22,46 +22,96 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from headrace import jsonfile
+from headrace import json_file
 from headrace.errors import ConfigError, StoreError
-from headrace.model.places import Places
+from headrace.model.runs import Desired
+from headrace.model.state_paths import StatePaths
+from headrace.state import desired, run_folders
 
 SUFFIXES = (".py", ".sql")
 SETTINGS = "headrace.toml"
 RECORD = "version.json"
 SKIPPED = frozenset({"data", "checkpoints", "node_modules", "site-packages", "spark-warehouse"})
-OUTSIDE = ".outside"  # for a script that is not in the project
+OUTSIDE = ".outside"  # for a script outside of the project
 HASH_LENGTH = 12
+KEPT_PER_PIPELINE = 10
+KEPT_S = 86_400.0
 FILES_MAX = 5_000
 BYTES_MAX = 64 * 1024 * 1024
 
 
 def snapshot(
-    project: Path, places: Places, include: Sequence[str] = (), outside: Path | None = None
+    project: Path, places: StatePaths, include: Sequence[str] = (), outside: Path | None = None
 ) -> str:
-    """Copy what belongs to the code and say its hash. `outside`: a script elsewhere, copied too."""
+    """Copy the code and return its hash. `outside` is a script outside of the project."""
     sources = _sources(project, places, include)
     if outside is not None:
         sources[f"{OUTSIDE}/{outside.name}"] = outside
     contents = {name: path.read_bytes() for name, path in sources.items()}
     body = {
         "files": {name: _digest(content) for name, content in contents.items()},
-        "packages": dict(installed()),
+        "packages": dict(installed_packages()),
     }
     version = _digest(json.dumps(body, sort_keys=True).encode())[:HASH_LENGTH]
-    if not places.version(version).exists():
+    if not _renew(places.version(version)):
         _write(places, version, contents, {"version": version, "at": time.time(), **body})
     return version
 
 
-def code_path(places: Places, version: str, file: str) -> Path:
-    """Where the deployed copy of a pipeline's file or script is."""
+def prune(places: StatePaths, now: float) -> list[str]:
+    """Remove versions that no pipeline needs, and return them. Kept are those that run or should
+    run, the last ten deployed of each pipeline, and everything younger than a day."""
+    try:
+        found = list(places.versions.iterdir())
+    except OSError:
+        return []
+    needed = _needed(places)
+    old = [path for path in found if path.name not in needed and _is_old(path, now)]
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
+    return sorted(path.name for path in old)
+
+
+def _needed(places: StatePaths) -> set[str]:
+    needed: set[str] = set()
+    for wanted in desired.read_all(places):
+        former = Desired.from_json(wanted.former).version if wanted.former else ""
+        needed |= {wanted.version, former, *wanted.previous[-KEPT_PER_PIPELINE:]}
+    for specs in run_folders.specs(places).values():
+        needed |= {spec.version for spec in specs if not run_folders.is_over(places, spec.run)}
+        # `previous` forgets what a rollback went back from; the runs know.
+        newest = dict.fromkeys(spec.version for spec in reversed(specs))
+        needed |= set(list(newest)[:KEPT_PER_PIPELINE])
+    return needed
+
+
+def _renew(path: Path) -> bool:
+    """Make an existing version as good as new, so that `prune` leaves it for the deployment."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    except OSError:  # another user's: it cannot be renewed, but it is there
+        return True
+    return True
+
+
+def _is_old(path: Path, now: float) -> bool:
+    try:
+        return path.stat().st_mtime < now - KEPT_S
+    except OSError:
+        return False
+
+
+def code_path(places: StatePaths, version: str, file: str) -> Path:
     name = f"{OUTSIDE}/{Path(file).name}" if Path(file).is_absolute() else file
     return places.code(version) / name
 
 
-def differs(project: Path, places: Places, version: str, include: Sequence[str] = ()) -> list[str]:
-    """What has changed since that deploy: files, and packages as `name 1.0 → 1.1`."""
+def differs(
+    project: Path, places: StatePaths, version: str, include: Sequence[str] = ()
+) -> list[str]:
+    """Changes since that deploy: files, and packages as `name 1.0 → 1.1`."""
     known = _record(places, version)
     now = {
         name: _digest(path.read_bytes())
@@ -72,8 +122,8 @@ def differs(project: Path, places: Places, version: str, include: Sequence[str] 
     return changed + _changed_packages(known["packages"])
 
 
-def listed(places: Places) -> list[dict[str, Any]]:
-    """Kept versions, newest last: version, at, files, packages."""
+def list_versions(places: StatePaths) -> list[dict[str, Any]]:
+    """Records of all versions (version, at, files, packages), newest last."""
     if not places.versions.is_dir():
         return []
     names = [p.name for p in places.versions.iterdir() if not p.name.startswith(".")]
@@ -81,30 +131,31 @@ def listed(places: Places) -> list[dict[str, Any]]:
     return sorted(found, key=lambda v: float(v["at"]))
 
 
-def installed() -> Mapping[str, str]:
-    """Packages of this Python: a new version of one can change an answer as an edit does.
+def installed_packages() -> Mapping[str, str]:
+    """Versions of the installed packages, which change results like an edit does.
 
-    Without the folder that Python puts first for this one process: others would not find it there.
+    Skips the first folder of sys.path, which is specific to this process.
     """
     folders = sys.path if sys.flags.safe_path else sys.path[1:]
-    return _installed(tuple((folder, _changed_at(folder)) for folder in folders))
+    return _scan_packages(tuple((folder, _mtime_ns(folder)) for folder in folders))
 
 
-@functools.lru_cache(maxsize=1)  # until a folder changes: the page outlives a `pip install`
-def _installed(folders: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
+@functools.lru_cache(maxsize=1)  # until a folder changes: the web process outlives an install
+def _scan_packages(folders: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
     found = list(metadata.distributions(path=[folder for folder, _ in folders]))
-    return {d.name.lower(): d.version for d in reversed(found) if d.name}  # the first one counts
+    return {
+        d.name.lower(): d.version for d in reversed(found) if d.name
+    }  # the first in the path wins
 
 
-def _changed_at(folder: str) -> int:
+def _mtime_ns(folder: str) -> int:
     try:
         return os.stat(folder).st_mtime_ns
     except OSError:
         return 0
 
 
-def _sources(project: Path, places: Places, include: Sequence[str]) -> dict[str, Path]:
-    """Relative name -> file, in order of name."""
+def _sources(project: Path, places: StatePaths, include: Sequence[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     size = 0
     for path in (*_walk(project, places), *(p for g in include for p in project.glob(g))):
@@ -113,17 +164,17 @@ def _sources(project: Path, places: Places, include: Sequence[str]) -> dict[str,
             size += path.stat().st_size
         if len(found) > FILES_MAX or size > BYTES_MAX:
             raise ConfigError(
-                f"{project} is too large for a project: over {FILES_MAX} files or"
+                f"The project {project} is too large: over {FILES_MAX} files or"
                 f" {BYTES_MAX // 1024**2} MB of code.",
-                why="its code is copied with every deploy, so that a restart is exact",
+                why="every deploy copies the code, so that a restart runs the same code",
                 where=str(project),
-                fix="work in a folder of its own (headrace init NAME); keep data out of `include`",
+                fix="use a separate folder (headrace init NAME); keep data out of `include`",
                 slug="project-too-large",
             )
     return dict(sorted(found.items()))
 
 
-def _walk(project: Path, places: Places) -> Iterator[Path]:
+def _walk(project: Path, places: StatePaths) -> Iterator[Path]:
     state = places.state.resolve()
     for folder, folders, files in os.walk(project):
         here = Path(folder)
@@ -142,9 +193,9 @@ def _is_skipped(folder: Path, state: Path) -> bool:
 
 
 def _write(
-    places: Places, version: str, contents: Mapping[str, bytes], record: Mapping[str, Any]
+    places: StatePaths, version: str, contents: Mapping[str, bytes], record: Mapping[str, Any]
 ) -> None:
-    """Beside its place first, then one rename: a reader never meets half a version."""
+    """Write to a temporary folder, then rename it."""
     places.versions.mkdir(parents=True, exist_ok=True)
     temp = Path(tempfile.mkdtemp(prefix=".", dir=places.versions))
     try:
@@ -153,20 +204,20 @@ def _write(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         (temp / "files").mkdir(exist_ok=True)
-        jsonfile.write_json(temp / RECORD, record)
+        json_file.write_json(temp / RECORD, record)
         if not places.version(version).exists():
             os.rename(temp, places.version(version))
     except OSError:
-        if not places.version(version).exists():  # somebody else made the same one: just as well
+        if not places.version(version).exists():  # another process may have written the same
             raise
     finally:
         shutil.rmtree(temp, ignore_errors=True)
 
 
-def _record(places: Places, version: str) -> dict[str, Any]:
-    """version.json; where it is damaged or gone, what its files themselves tell."""
+def _record(places: StatePaths, version: str) -> dict[str, Any]:
+    """version.json; rebuilt from the files if it is damaged or missing."""
     with contextlib.suppress(StoreError):
-        body = jsonfile.read_json(places.version(version) / RECORD) or {}
+        body = json_file.read_json(places.version(version) / RECORD) or {}
         shapes = {"version": str, "at": int | float, "files": dict, "packages": dict}
         if all(isinstance(body.get(name), shape) for name, shape in shapes.items()):
             return body
@@ -176,12 +227,12 @@ def _record(places: Places, version: str) -> dict[str, Any]:
         "version": version,
         "at": root.stat().st_mtime if root.is_dir() else 0.0,
         "files": {p.relative_to(root).as_posix(): _digest(p.read_bytes()) for p in files},
-        "packages": dict(installed()),  # unknown then: report no change
+        "packages": dict(installed_packages()),  # unknown, so report no change
     }
 
 
 def _changed_packages(then: Mapping[str, str]) -> list[str]:
-    now = installed()
+    now = installed_packages()
     names = sorted(n for n in now.keys() | then.keys() if now.get(n) != then.get(n))
     return [f"{n} {then.get(n, 'none')} → {now.get(n, 'none')}" for n in names]
 

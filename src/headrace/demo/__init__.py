@@ -1,1 +1,1 @@
-"""The metric-processing application as a user would write it; its generator, view and count."""
+"""The demo: a metric-processing application, its log generator, terminal view and count."""

@@ -1,7 +1,6 @@
-"""The count: what came out of every output, held against what went in. Pure.
+"""Counts lost and doubled rows: compares every output of the demo with its input. Pure.
 
-Multisets of rows on both sides: what is missing is lost, what is there once too often is doubled.
-Its input is made by plain Python (`truth`, `outputs`), so no error of Spark's can hide itself.
+Both sides are read by plain Python (`expected`, `outputs`): an error in Spark cannot hide itself.
 """
 
 from __future__ import annotations
@@ -9,11 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.demo.truth import Log, log_of
+from headrace.demo.expected import LoggedLine, log_of
+from headrace.testing import oracle
 
 MINUTE_US = 60_000_000
 WATERMARK_US = 10 * MINUTE_US  # as in project/pipelines/metrics.py
@@ -23,19 +23,19 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What each output has to hold."""
+    """The expected rows of each output."""
 
     history: Counter[Row] = field(default_factory=Counter)
     beats: Counter[Row] = field(default_factory=Counter)
-    logins: Counter[int] = field(default_factory=Counter)  # minute, in microseconds -> how many
+    logins: Counter[int] = field(default_factory=Counter)  # minute in microseconds -> count
     newest_login: int = 0
     overloads: Counter[int] = field(default_factory=Counter)  # cluster -> episodes
     malformed: Counter[bytes] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What each output holds. Rows of `history` and `beats` are as `history_row` makes them."""
+class Outputs:
+    """The actual rows of each output; `history_row` makes those of `history` and `beats`."""
 
     history: Counter[Row] = field(default_factory=Counter)
     beats: Counter[Row] = field(default_factory=Counter)
@@ -46,19 +46,19 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """One output. `examples` are rows as text, the first few."""
+class OutputCount:
+    """One output. `examples` are the first wrong rows as text."""
 
     lost: int = 0
     doubled: int = 0
     late: int = 0
-    repeated: int = 0  # once too often where that is promised: at least once
+    repeated: int = 0  # doubled in an output that is at least once
     examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    outputs: Mapping[str, Difference]
+    outputs: Mapping[str, OutputCount]
     malformed: int
     quarantined: int
     overloaded: int
@@ -66,27 +66,27 @@ class Count:
 
     @property
     def lost(self) -> int:
-        return sum(one.lost for one in self.outputs.values())
+        return sum(output.lost for output in self.outputs.values())
 
     @property
     def doubled(self) -> int:
-        return sum(one.doubled for one in self.outputs.values())
+        return sum(output.doubled for output in self.outputs.values())
 
     @property
     def late(self) -> int:
-        return sum(one.late for one in self.outputs.values())
+        return sum(output.late for output in self.outputs.values())
 
     @property
     def repeated(self) -> int:
-        return sum(one.repeated for one in self.outputs.values())
+        return sum(output.repeated for output in self.outputs.values())
 
     @property
     def is_right(self) -> bool:
         return self.lost == self.doubled == 0 and self.quarantined == self.malformed
 
 
-def expected(lines: Iterable[bytes], customers: Mapping[int, tuple[str, str]]) -> Expected:
-    """From the input's lines in their order. A log of no known customer is in no output."""
+def compute_expected(lines: Iterable[bytes], customers: Mapping[int, tuple[str, str]]) -> Expected:
+    """From the lines of the input, in order. Logs of unknown customers appear in no output."""
     want = Expected()
     newest = 0
     open_: set[int] = set()
@@ -115,17 +115,17 @@ def expected(lines: Iterable[bytes], customers: Mapping[int, tuple[str, str]]) -
 
 
 def _loads_in_order(beats: Iterable[Row]) -> list[tuple[int, float]]:
-    """(cluster, load) by the time of the beat."""
+    """(cluster, load), ordered by the time of the heartbeat."""
     ordered = sorted((row[0], row[5], row[6]) for row in beats if None not in (row[5], row[6]))
     return [(cluster, load) for _, cluster, load in ordered]
 
 
-def history_row(log: Log, customer: str, plan: str) -> Row:
+def history_row(log: LoggedLine, customer: str, plan: str) -> Row:
     return (*log, customer, plan)
 
 
 def beat_row(line: str) -> Row:
-    """A line of the heartbeats. One that is torn is a row that nobody expects."""
+    """A line of the heartbeats. A torn line becomes a row that is never expected."""
     log = log_of(line.encode())
     if log is None:
         return ("torn", line)
@@ -133,20 +133,17 @@ def beat_row(line: str) -> Row:
     return history_row(log, body.get("customer"), body.get("plan"))
 
 
-def count(want: Expected, found: Found, at_least_once: Collection[str] = ()) -> Count:
-    """Rows that come again are counted apart where no more was promised."""
-    beats = compare(want.beats, found.beats)
-    if "heartbeats" in at_least_once:
-        known = found.beats & Counter({row: found.beats[row] for row in want.beats})
-        again = (known - want.beats).total()
-        beats = replace(beats, doubled=beats.doubled - again, repeated=again)
+def count(want: Expected, found: Outputs, at_least_once: Collection[str] = ()) -> Count:
+    """`at_least_once`: outputs in which a repeated row is not an error."""
     return Count(
         outputs={
-            "history": compare(want.history, found.history),
-            "heartbeats": beats,
-            "logins": by_minute(want.logins, found.logins, want.newest_login),
-            "overloaded": compare(want.overloads, found.overloads),
-            "logs.quarantine": compare(want.malformed, found.quarantined),
+            "history": count_rows(want.history, found.history),
+            "heartbeats": count_rows(
+                want.beats, found.beats, may_repeat="heartbeats" in at_least_once
+            ),
+            "logins": count_minutes(want.logins, found.logins, want.newest_login),
+            "overloaded": count_rows(want.overloads, found.overloads),
+            "logs.quarantine": count_rows(want.malformed, found.quarantined),
         },
         malformed=want.malformed.total(),
         quarantined=found.quarantined.total(),
@@ -155,24 +152,34 @@ def count(want: Expected, found: Found, at_least_once: Collection[str] = ()) -> 
     )
 
 
-def compare(want: Counter[Any], found: Counter[Any]) -> Difference:
-    missing, extra = want - found, found - want
-    examples = [f"lost: {row}" for row in missing] + [f"doubled: {row}" for row in extra]
-    return Difference(missing.total(), extra.total(), examples=tuple(examples[:EXAMPLES_MAX]))
+def count_rows(want: Counter[Any], found: Counter[Any], *, may_repeat: bool = False) -> OutputCount:
+    difference = oracle.compare(want, found)
+    doubled, unexpected = difference.doubled.total(), difference.unexpected.total()
+    return OutputCount(
+        lost=difference.lost.total(),
+        doubled=unexpected if may_repeat else doubled + unexpected,
+        repeated=doubled if may_repeat else 0,
+        examples=difference.examples(EXAMPLES_MAX),
+    )
 
 
-def by_minute(want: Mapping[int, int], found: Mapping[int, int], newest: int) -> Difference:
-    """A minute that the watermark has passed may lack rows that came later: those are late."""
-    lost = doubled = late = 0
-    examples = []
-    for minute in sorted(want.keys() | found.keys()):
-        short = want.get(minute, 0) - found.get(minute, 0)
-        if short == 0:
-            continue
-        if short > 0 and minute + MINUTE_US <= newest - WATERMARK_US:
-            late += short
-            continue
-        lost, doubled = lost + max(0, short), doubled + max(0, -short)
-        at = datetime.fromtimestamp(minute / 1_000_000, UTC).strftime("%H:%M")
-        examples.append(f"{at}: {found.get(minute, 0)} instead of {want.get(minute, 0)}")
-    return Difference(lost, doubled, late, examples=tuple(examples[:EXAMPLES_MAX]))
+def count_minutes(want: Mapping[int, int], found: Mapping[int, int], newest: int) -> OutputCount:
+    """Rows that are missing from a minute which the watermark has passed are late, not lost."""
+    difference = oracle.compare(Counter(want), Counter(found))
+    missing = difference.lost.items()
+    late = {m: n for m, n in missing if m + MINUTE_US <= newest - WATERMARK_US}
+    doubled = difference.doubled + difference.unexpected
+    wrong = sorted((difference.lost.keys() | doubled.keys()) - late.keys())
+    return OutputCount(
+        lost=difference.lost.total() - sum(late.values()),
+        doubled=doubled.total(),
+        late=sum(late.values()),
+        examples=tuple(
+            f"{_minute(m)}: {found.get(m, 0)} instead of {want.get(m, 0)}"
+            for m in wrong[:EXAMPLES_MAX]
+        ),
+    )
+
+
+def _minute(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC).strftime("%H:%MZ")

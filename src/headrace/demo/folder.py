@@ -1,6 +1,6 @@
-"""The demo's folder: written once, then the user's. Used by `headrace demo`.
+"""The demo's folder: written once, then the user may edit it. Used by `headrace demo`.
 
-Invariant: a file that exists is never written; a folder that the demo did not write is refused.
+Invariant: existing files are never overwritten; a folder that the demo did not write is refused.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.config import DEV
-from headrace.demo.places import KAFKA, DemoPlaces
+from headrace.demo.paths import KAFKA, DemoPaths
 from headrace.errors import ConfigError, ControlError, SetupError
-from headrace.jsonfile import read_json, write_json
+from headrace.json_file import read_json, write_json
 
 _PROJECT = Path(__file__).parent / "project"
 PORT = 9092  # as project/headrace.toml has it
@@ -23,7 +23,7 @@ _FILES = {
     "pipelines/metrics.py": "pipelines/metrics.py",
     "customers.csv": "customers.csv",
     "README.md": "README.md",
-    "gitignore": ".gitignore",  # a packager would obey the real name
+    "gitignore": ".gitignore",  # a packager would apply the real name
 }
 
 
@@ -33,25 +33,25 @@ def files(port: int = PORT) -> dict[str, str]:
     return {name: text.replace(f":{PORT}", f":{port}") for name, text in found.items()}
 
 
-def prepare(folder: Path, profile: str = DEV, port: int = PORT) -> tuple[DemoPlaces, bool, int]:
-    """Writes the project, or finds that it is there. (places, whether it is new, seed)
+def prepare(folder: Path, profile: str = DEV, port: int = PORT) -> tuple[DemoPaths, bool, int]:
+    """Write the project if it is not there. Returns (places, whether it is new, seed).
 
-    A demo goes on in the profile that it was begun in: its alerts are counted."""
-    places = DemoPlaces(folder.resolve(), f"data/{KAFKA}" if profile == KAFKA else "data")
+    A demo resumes in the profile in which it was started, since its alerts are counted."""
+    places = DemoPaths(folder.resolve(), f"data/{KAFKA}" if profile == KAFKA else "data")
     marker = read_json(places.marker)
     was_kafka = marker.get("profile") == KAFKA if marker else profile == KAFKA
     if was_kafka != (profile == KAFKA):
         raise ConfigError(
-            f"The demo in {folder} was begun {'with' if was_kafka else 'without'} --kafka.",
-            why="What came out of one input cannot be counted against another.",
+            f"The demo in {folder} was started {'with' if was_kafka else 'without'} --kafka.",
+            why="The results of one input cannot be compared with another input.",
             where=str(places.folder),
             fix=f"headrace demo {'--kafka ' * was_kafka}--dir {folder}, or choose another folder",
             slug="demo-folder-taken",
         )
     if marker is None and _is_taken(places.folder):
         raise ConfigError(
-            f"{folder} exists, and headrace demo did not write it.",
-            why="The demo goes on in a folder of its own, and touches no other.",
+            f"{folder} exists and was not written by headrace demo.",
+            why="The demo resumes only its own folders and touches no others.",
             where=str(places.folder),
             fix="choose a new folder: headrace demo --dir DIR",
             slug="demo-folder-taken",
@@ -66,21 +66,21 @@ def prepare(folder: Path, profile: str = DEV, port: int = PORT) -> tuple[DemoPla
         raise SetupError(
             f"Cannot write into {folder}: {exc.strerror or exc}.",
             where=str(exc.filename or folder),
-            fix="choose a folder that you may write to: headrace demo --dir DIR",
+            fix="choose a folder that you can write to: headrace demo --dir DIR",
             slug="cannot-write",
         ) from exc
     return places, False, int(marker["seed"])
 
 
 @contextmanager
-def alone(places: DemoPlaces) -> Iterator[None]:
-    """One demo a folder; the kernel lets go of it however the process ends."""
+def alone(places: DemoPaths) -> Iterator[None]:
+    """One demo per folder; the kernel releases the lock when the process ends."""
     with places.lock.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             raise ControlError(
-                f"A demo runs in {places.folder} already.",
+                f"A demo already runs in {places.folder}.",
                 why="Two generators would write the same files.",
                 where=str(places.lock),
                 fix="end that one with Ctrl-C, or choose another folder: headrace demo --dir DIR",
@@ -93,8 +93,8 @@ def _is_taken(folder: Path) -> bool:
     return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
 
 
-def _write(places: DemoPlaces, seed: int, profile: str, port: int) -> None:
-    # The marker first: a demo that was killed here is resumed, not refused.
+def _write(places: DemoPaths, seed: int, profile: str, port: int) -> None:
+    # The marker first: a demo that is killed here can be resumed.
     marker = {"written_by": "headrace demo", "seed": seed, "profile": profile}
     write_json(places.marker, {**marker, "complete": False})
     for name, text in files(port).items():

@@ -1,7 +1,7 @@
-"""How long each result took, from the moment its record was in Kafka. Pure.
+"""Measures the latency of results, from the append time of a record in Kafka. Pure.
 
-Every moment is told by somebody else than the pipeline: the broker's append times, the files of a
-checkpoint, the store of alerts.
+No time comes from the pipeline itself: all are append times of the broker, times of checkpoint
+files, or times from the alert store.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Latency:
         return {"p50": round(self.p50_ms, 1), "p99": round(self.p99_ms, 1), "count": self.count}
 
 
-def of(milliseconds: Iterable[float]) -> Latency | None:
-    """None of nothing."""
+def from_samples(milliseconds: Iterable[float]) -> Latency | None:
+    """None without samples."""
     ordered = sorted(milliseconds)
     if not ordered:
         return None
@@ -36,22 +36,24 @@ def _at(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def of_beats(went_in: Mapping[Beat, float], came_out: Iterable[tuple[Beat, float]]) -> list[float]:
-    """Of each heartbeat the first time that it came out: later ones were sent again. What went in
-    before any had come out waited for the very first start."""
+def measure_beats(
+    went_in: Mapping[Beat, float], came_out: Iterable[tuple[Beat, float]]
+) -> list[float]:
+    """The first output of each heartbeat; later ones are repetitions. Heartbeats from before the
+    first output are left out: they waited for the first start."""
     first: dict[Beat, float] = {}
     for beat, at in came_out:
         first[beat] = min(at, first.get(beat, at))
-    begun = min(first.values(), default=0.0)
+    started = min(first.values(), default=0.0)
     known = [(went_in[beat], at) for beat, at in first.items() if beat in went_in]
-    return [at - before for before, at in known if before >= begun]
+    return [at - before for before, at in known if before >= started]
 
 
-def of_batches(
+def measure_batches(
     appended: Mapping[int, Sequence[float]], batches: Iterable[tuple[Mapping[int, int], float]]
 ) -> list[float]:
-    """`appended`: by partition the moments of its records, from offset 0. `batches`: in order, up
-    to where each has read, and when it was done. The first is only where the next one begins."""
+    """`appended`: append times by partition, from offset 0. `batches`: end offsets and commit time
+    of each batch, in order. The first batch only gives the start offsets of the second."""
     found: list[float] = []
     before: Mapping[int, int] | None = None
     for upto, done in batches:
@@ -62,17 +64,17 @@ def of_batches(
     return found
 
 
-def of_silences(
+def measure_silences(
     came_out: Iterable[tuple[Beat, float]], noticed: Iterable[tuple[int, float]]
 ) -> list[float]:
-    """`noticed`: cluster and moment of an alert. A minute after its last heartbeat it was due; one
-    that came while it was due already, the cluster being back, is not that."""
+    """`noticed`: cluster and time of an alert, which is due one minute after the cluster's last
+    heartbeat. Heartbeats within that minute are from after the silence, and do not count."""
     beats: dict[int, list[float]] = {}
     for (cluster, _), at in came_out:
         beats.setdefault(cluster, []).append(at)
     found = []
     for cluster, at in noticed:
-        before = [one for one in beats.get(cluster, []) if one <= at - SILENT_AFTER_MS]
+        before = [beat for beat in beats.get(cluster, []) if beat <= at - SILENT_AFTER_MS]
         if before:
             found.append(at - max(before) - SILENT_AFTER_MS)
     return found

@@ -1,8 +1,8 @@
-"""The lines that a fleet of customers and clusters logs in one second. Pure.
+"""Makes the lines that customers and clusters log in one second. Pure.
 
-Used by the generator. Everything follows from the seed and the number of the second, so that a
-demo that is resumed goes on where it was: in the middle of an overload, or of a silence.
-Invariant: heartbeats are never late, doubled or damaged, and what is damaged is no log for sure.
+Everything follows from the seed and the number of the second, so a resumed demo continues in the
+middle of an overload or a silence. Invariant: heartbeats are never late, doubled or damaged, and a
+damaged line is never a valid log.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 CUSTOMERS = 20  # as in project/customers.csv
 CLUSTERS = tuple(range(1, 13))
-BEAT_S = 2  # a cluster beats in every second second, half of them in each
+BEAT_S = 2  # a cluster sends a heartbeat every two seconds; half of them in each second
 
-OVERLOADED = 4  # the cluster that has too much to do now and then
+OVERLOADED = 4  # the cluster that is overloaded at times
 OVERLOAD_FIRST_S, OVERLOAD_EVERY_S, OVERLOAD_S = 20, 60, 15
-SILENT = 9  # the cluster that falls silent: long enough to be missed also after a slow start
+SILENT = 9  # the cluster that falls silent, long enough to be noticed after a slow start
 SILENT_FIRST_S, SILENT_S, BACK_S = 10, 150, 30
 
 _MALFORMED = 0.007
@@ -34,7 +34,7 @@ _TEXTS = (b"connection reset by peer", b"<html>502 Bad Gateway</html>", b"at jav
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What was written in one second, and what the generator says about it."""
+    """The lines of one second, and counts of what is in them."""
 
     lines: tuple[bytes, ...]
     malformed: int
@@ -64,8 +64,8 @@ def is_silent(tick: int) -> bool:
 
 
 def second(tick: int, now: float, rate: int, seed: int) -> Second:
-    """About `rate` lines; `now` is the end of the second they are from."""
-    dice = random.Random(f"{seed} {tick}")  # noqa: S311 - no secret, and the same again on purpose
+    """About `rate` lines; `now` is the end of the second."""
+    dice = random.Random(f"{seed} {tick}")  # noqa: S311 - repeatable on purpose
     beats = [_beat(tick, cluster, now, dice) for cluster in _beating(tick)]
     lines = [_line(beat) for beat in beats]
     malformed = logins = 0
@@ -127,7 +127,7 @@ def _lateness(dice: random.Random) -> float:
 
 
 def _moment(at: float) -> str:
-    """Milliseconds, as Spark writes them too: texts are then the same on both sides."""
+    """Milliseconds, as Spark writes them: the texts are then equal on both sides."""
     text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
@@ -136,7 +136,7 @@ def _line(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _truncated(body: dict[str, Any], dice: random.Random) -> bytes:
+def _truncate_line(body: dict[str, Any], dice: random.Random) -> bytes:
     line = _line(body)
     return line[: dice.randint(len(line) // 3, len(line) - 2)]
 
@@ -158,7 +158,7 @@ def _in_a_list(body: dict[str, Any], dice: random.Random) -> bytes:
 
 
 _DAMAGES: tuple[Callable[[dict[str, Any], random.Random], bytes], ...] = (
-    _truncated,
+    _truncate_line,
     _wrong_type,
     _no_json,
     _no_utf8,

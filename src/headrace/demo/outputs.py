@@ -1,7 +1,7 @@
-"""What came out: the committed files of the demo's outputs and its alerts, as plain rows.
+"""Reads the demo's outputs as plain rows: committed files and alerts.
 
-Read by the view while everything runs, and by the count when nothing does any more.
-Invariant: of a sink's folder only what its log has committed is read, as `headrace sql` does.
+The view reads them while the pipeline runs, the count after it has stopped.
+Invariant: reads only the files that the sink's log lists as committed, as `headrace sql` does.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from headrace.checkpoints import committed
+from headrace.checkpoints import committed_files
 from headrace.config import Settings
-from headrace.demo.count import Found, Row, beat_row
-from headrace.demo.places import PIPELINE, DemoPlaces
-from headrace.errors import ConnectorError, StoreError
-from headrace.model.places import Places
+from headrace.demo.count import Outputs, Row, beat_row
+from headrace.demo.paths import PIPELINE, DemoPaths
+from headrace.errors import ConnectorError
+from headrace.model.state_paths import StatePaths
 from headrace.store import alerts, db
 
 QUARANTINE = "logs.quarantine"
@@ -29,33 +30,33 @@ _COLUMNS = (
 )
 
 
-def found(settings: Settings, demo: DemoPlaces, beats: Iterable[str]) -> Found:
-    """Everything, for the count; `beats` are the lines of the heartbeats."""
-    opened = alerts_of(Places(settings.state))
-    return Found(
+def read_all(settings: Settings, demo: DemoPaths, beats: Iterable[str]) -> Outputs:
+    """All outputs, for the count; `beats` are the lines of the heartbeats."""
+    opened = alerts_of(StatePaths(settings.state))
+    return Outputs(
         history=Counter(history_rows(demo.history)),
         beats=Counter(map(beat_row, beats)),
         logins=dict(live_logins(Path(settings.result(PIPELINE, "logins")))),
         overloads=Counter(cluster_of(a) for a in opened if a.query == "overloaded"),
         silences=sum(a.query == "silent" for a in opened),
-        quarantined=Counter(raw for raw, _ in quarantined(quarantine_folder(settings))),
+        quarantined=Counter(raw for raw, _ in quarantined_lines(quarantine_folder(settings))),
     )
 
 
 def quarantine_folder(settings: Settings) -> Path:
-    return Path(settings.quarantined(PIPELINE, "logs"))
+    return Path(settings.quarantine_path(PIPELINE, "logs"))
 
 
 def files(folder: Path) -> list[Path]:
-    """Committed files with something in them; none before the first batch."""
+    """Committed files that are not empty; none before the first batch."""
     try:
-        return [Path(one.path) for one in committed.files(folder) if one.size > 0]
+        return [Path(file.path) for file in committed_files.files(folder) if file.size > 0]
     except ConnectorError:
         return []
 
 
 def history_rows(folder: Path) -> Iterator[Row]:
-    """The day of the partition has to be the row's own: else it is a row nobody expects."""
+    """A row in the partition of another day gets an extra column, so it is never expected."""
     for path in files(folder):
         day = unquote(path.parent.name).removeprefix("date=")
         for row in _rows(path, _COLUMNS):
@@ -69,7 +70,7 @@ def heartbeat_lines(folder: Path) -> Iterator[str]:
 
 def live_logins(folder: Path) -> list[tuple[int, int]]:
     """The newest snapshot: (minute in microseconds, logins), by minute."""
-    for _ in range(3):  # the newest may be replaced while it is looked for
+    for _ in range(3):  # the newest may be replaced while we read it
         newest = max(_snapshots(folder), key=lambda path: int(path.stem), default=None)
         if newest is None:
             return []
@@ -82,15 +83,15 @@ def _snapshots(folder: Path) -> list[Path]:
     return [path for path in folder.glob("*.parquet") if path.stem.isdigit()]
 
 
-def quarantined(folder: Path) -> Iterator[tuple[bytes, str]]:
+def quarantined_lines(folder: Path) -> Iterator[tuple[bytes, str]]:
     """(raw line, reason)"""
     for path in files(folder):
         yield from ((bytes(raw), str(why)) for raw, why in _rows(path, ("raw", "reason")))
 
 
 @dataclass
-class Growing:
-    """A sum over the files of a sink, file by file: each is looked at once, however many come."""
+class GrowingOutput:
+    """A sum over the files of a sink; reads each file once."""
 
     folder: Path
     of: Callable[[Path], Counter[str]]
@@ -116,23 +117,19 @@ def rows_in(path: Path) -> Counter[str]:
     return Counter(rows=len(path.read_bytes().splitlines()))
 
 
-def alerts_of(places: Places) -> list[alerts.Alert]:
-    """The pipeline's, newest first. None while there is no store yet."""
-    try:
-        with contextlib.closing(db.open_readonly(places.alerts)) as conn:
-            listed = alerts.listed(conn, "all", alerts.LIMIT_MAX)
-    except StoreError:
-        return []
-    return [one for one in listed if one.pipeline == PIPELINE]
+def alerts_of(places: StatePaths) -> list[alerts.StoredAlert]:
+    """Alerts of the pipeline, newest first."""
+    ask = partial(alerts.list_alerts, state="all", limit=alerts.LIMIT_MAX, pipeline=PIPELINE)
+    return db.read(places.alerts, ask, is_optional=True) or []
 
 
-def cluster_of(alert: alerts.Alert) -> int:
+def cluster_of(alert: alerts.StoredAlert) -> int:
     found = alert.data.get("cluster_id")
     return found if isinstance(found, int) else -1
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
-    """Times as microseconds: no time zone has a say."""
+    """Times as microseconds, so time zones do not matter."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,7 +1,7 @@
-"""The demo's logs in Kafka: its topics, and what can be read from them. Used by `headrace demo
---kafka`; everything is asked of the broker and of the checkpoints, nothing of Spark.
+"""The demo's topics in Kafka, and what can be read from them. Used by `headrace demo --kafka`.
 
-Invariant: the topic itself says what went in, so that a generator may be killed at any moment.
+Reads the broker and the checkpoints, never Spark. Invariant: the topic itself records the input, so
+the generator may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any
 from headrace.checkpoints import positions
 from headrace.config import Settings
 from headrace.connectors import kinds
-from headrace.connectors.kafka import Kafka, kafka
-from headrace.connectors.kafkafollow import Following, Record
-from headrace.demo import latency, outputs, reach
-from headrace.demo.count import Found
+from headrace.connectors.kafka.connector import kafka
+from headrace.connectors.kafka.topic_follower import Record, TopicFollower
+from headrace.demo import latency, outputs, read_progress
+from headrace.demo.count import Outputs
+from headrace.demo.expected import log_of
 from headrace.demo.latency import Beat, Latency
-from headrace.demo.places import KAFKA, PIPELINE, DemoPlaces
-from headrace.demo.truth import log_of
+from headrace.demo.paths import KAFKA, PIPELINE, DemoPaths
 from headrace.errors import ConfigError, Error, SetupError
-from headrace.model.places import Places
-from headrace.state import alerttopics
+from headrace.model.state_paths import StatePaths
+from headrace.state import alert_topics
 
-FROM_INPUT = ("history", outputs.QUARANTINE)  # the others work in real time: their batch tells
+FROM_INPUT = ("history", outputs.QUARANTINE)  # the others run in real time
 READ_AT_ONCE = 5_000
 ASK_S = 5.0
-# Append times: a latency is measured by the broker's clock alone.
+# Append times: latencies are measured by the broker's clock alone.
 _CONFIG = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
-    """Names, and where they are."""
+class DemoTopics:
+    """The servers and the names of the topics."""
 
     servers: str
     logs: str
@@ -44,27 +44,28 @@ class Topics:
     alerts: str
 
 
-def topics_of(settings: Settings) -> Topics:
-    """As headrace.toml says; it is the user's file."""
+def topics_of(settings: Settings) -> DemoTopics:
+    """From headrace.toml, which the user may have edited."""
     try:
         logs, beats = settings.sources["raw_logs"], settings.sinks["heartbeats"]
-        made = kinds.made(logs, name="raw_logs", where=settings.place("sources", "raw_logs"))
-        if not isinstance(made, Kafka) or len(made.subscribe) != 1:
+        where = settings.place("sources", "raw_logs")
+        made = kinds.build_connector(logs, name="raw_logs", where=where).as_kafka()
+        if made is None or len(made.subscribe) != 1:
             raise KeyError("raw_logs")
         alerts = str(settings.alerts["topic"])
-        return Topics(made.servers, made.subscribe[0], str(beats["topic"]), alerts)
+        return DemoTopics(made.servers, made.subscribe[0], str(beats["topic"]), alerts)
     except KeyError as exc:
         raise ConfigError(
-            f"headrace.toml does not say where the demo's {exc.args[0]} is in Kafka.",
-            why="The demo writes logs into the one topic of raw_logs, and counts the others.",
+            f"headrace.toml does not name the Kafka topic of the demo's {exc.args[0]}.",
+            why="The demo writes logs to the topic of raw_logs, and counts the other topics.",
             where=settings.place("profiles", KAFKA),
-            fix="begin anew in another folder: headrace demo --kafka --dir DIR",
+            fix="start a new demo in another folder: headrace demo --kafka --dir DIR",
             slug="demo-topics",
         ) from exc
 
 
-def create(topics: Topics) -> None:
-    """Those that are not there yet, of one partition each: what is counted is partition 0."""
+def create(topics: DemoTopics) -> None:
+    """Create missing topics with one partition each: the count reads partition 0."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -75,57 +76,59 @@ def create(topics: Topics) -> None:
         for name in names:
             if name in known and (count := len(known[name].partitions)) > 1:
                 raise _not_countable(topics, name, count)
-        wish = [NewTopic(name, 1, 1, config=_CONFIG) for name in names if name not in known]
-        for done in (admin.create_topics(wish) if wish else {}).values():
+        missing = [NewTopic(name, 1, 1, config=_CONFIG) for name in names if name not in known]
+        for done in (admin.create_topics(missing) if missing else {}).values():
             done.result(30)
     except KafkaException as exc:
         raise SetupError(
-            f"The demo's topics cannot be made on {topics.servers}.",
+            f"The demo's topics cannot be created on {topics.servers}.",
             why=str(exc.args[0]),
-            fix="headrace kafka up starts a broker; look at its log, .headrace/kafka/broker.log",
+            fix="headrace kafka up starts a broker; its log is .headrace/kafka/broker.log",
             slug="demo-topics",
         ) from exc
 
 
-def _not_countable(topics: Topics, name: str, count: int) -> ConfigError:
+def _not_countable(topics: DemoTopics, name: str, count: int) -> ConfigError:
     return ConfigError(
-        f"The topic {name} has {count} partitions, and the demo counts topics of one.",
-        why="It is there already, so it was not made by the demo.",
+        f"The topic {name} has {count} partitions; the demo needs topics with one.",
+        why="The topic existed before; the demo did not create it.",
         where=topics.servers,
-        fix="name others in headrace.toml, under [profiles.kafka]: the demo makes them",
+        fix="name other topics in headrace.toml, under [profiles.kafka]: the demo creates them",
         slug="demo-topics",
     )
 
 
-class OnTopics:
-    """Owns one connection. While a broker does not answer, the view shows what was known last;
-    whether all was read is not judged by that."""
+class KafkaTransport:
+    """Owns one connection. While the broker does not answer, the view shows the last known numbers;
+    `pending` does not use them."""
 
     at_least_once: Collection[str] = ("heartbeats",)
 
-    def __init__(self, settings: Settings, demo: DemoPlaces) -> None:
+    def __init__(self, settings: Settings, demo: DemoPaths) -> None:
         self.topics = topics_of(settings)
         self._settings = settings
         self._demo = demo
         self._ends: dict[str, dict[int, int]] = {}
 
     @cached_property
-    def _broker(self) -> Following:
-        return Following(kafka(self.topics.servers, subscribe=[self.topics.logs]), ASK_S)
+    def _broker(self) -> TopicFollower:
+        return TopicFollower(kafka(self.topics.servers, subscribe=[self.topics.logs]), ASK_S)
 
     def generator_args(self) -> list[str]:
         return ["--servers", self.topics.servers, "--topic", self.topics.logs]
 
     def close(self) -> None:
-        if "_broker" in vars(self):  # somebody has asked
+        if "_broker" in vars(self):  # it was used
             self._broker.close()
 
     def lines(self) -> Iterable[bytes]:
-        return (one.value for one in self._read(self.topics.logs))
+        return (record.value for record in self._read(self.topics.logs))
 
-    def found(self) -> Found:
-        beats = (one.value.decode("utf-8", "replace") for one in self._read(self.topics.beats))
-        return outputs.found(self._settings, self._demo, beats)
+    def read_outputs(self) -> Outputs:
+        beats = (
+            record.value.decode("utf-8", "replace") for record in self._read(self.topics.beats)
+        )
+        return outputs.read_all(self._settings, self._demo, beats)
 
     def pending(self) -> list[str]:
         try:
@@ -133,39 +136,41 @@ class OnTopics:
         except Error as exc:
             return [exc.what]
         found = [self._unread(query, self.topics.logs, ends) for query in FROM_INPUT]
-        found.append(reach.unread_history(self._settings, self._demo))
+        found.append(read_progress.unread_history(self._settings, self._demo))
         return [words for words in found if words]
 
     def behind(self, rate: int) -> int:
-        ends = self._asked(self.topics.logs)
-        left = [self._left(query, self.topics.logs, ends) for query in FROM_INPUT]
+        ends = self._refresh_ends(self.topics.logs)
+        left = [self._count_unread(query, self.topics.logs, ends) for query in FROM_INPUT]
         return max(left, default=0) // max(1, rate)
 
-    def kept_bytes(self) -> int:
-        return 0  # they are the broker's
+    def input_bytes(self) -> int:
+        return 0  # the broker keeps the input
 
     def beats(self) -> tuple[int, int | None]:
-        return sum(self._asked(self.topics.beats).values()), None
+        return sum(self._refresh_ends(self.topics.beats).values()), None
 
     def is_flowing(self, query: str) -> bool:
-        """Both read the same input; an overload comes when it comes."""
+        """Both read the same input; an overload may come at any time."""
         return query in ("heartbeats", "overloaded") and self.beats()[0] > 0
 
     def latencies(self) -> Mapping[str, Latency]:
         appended: dict[int, list[float]] = {}
         went_in: dict[Beat, float] = {}
-        for one in self._read(self.topics.logs):
-            appended.setdefault(one.partition, []).append(one.at * 1000)
-            if beat := _beat(one):
-                went_in[beat] = one.at * 1000
+        for record in self._read(self.topics.logs):
+            appended.setdefault(record.partition, []).append(record.at * 1000)
+            if beat := _beat(record):
+                went_in[beat] = record.at * 1000
         came_out = [
-            (beat, one.at * 1000) for one in self._read(self.topics.beats) if (beat := _beat(one))
+            (beat, record.at * 1000)
+            for record in self._read(self.topics.beats)
+            if (beat := _beat(record))
         ]
-        alerts = outputs.alerts_of(Places(self._settings.state))
+        alerts = outputs.alerts_of(StatePaths(self._settings.state))
         overloads = [
             (a.noticed_at or 0) * 1000 - went_in[key]
             for a in alerts
-            if a.query == "overloaded" and (key := _opened_by(a)) in went_in
+            if a.query == "overloaded" and (key := _beat_from_alert(a)) in went_in
         ]
         silences = [
             (outputs.cluster_of(a), (a.noticed_at or 0) * 1000)
@@ -173,15 +178,17 @@ class OnTopics:
             if a.query == "silent"
         ]
         measured = {
-            "history": latency.of(latency.of_batches(appended, self._batches("history"))),
-            "heartbeats": latency.of(latency.of_beats(went_in, came_out)),
-            "overloaded": latency.of(overloads),
-            "silent": latency.of(latency.of_silences(came_out, silences)),
+            "history": latency.from_samples(
+                latency.measure_batches(appended, self._batches("history"))
+            ),
+            "heartbeats": latency.from_samples(latency.measure_beats(went_in, came_out)),
+            "overloaded": latency.from_samples(overloads),
+            "silent": latency.from_samples(latency.measure_silences(came_out, silences)),
         }
-        return {name: one for name, one in measured.items() if one is not None}
+        return {name: latency_ for name, latency_ in measured.items() if latency_ is not None}
 
     def _read(self, topic: str) -> Iterator[Record]:
-        """All that is there now; anew each time: a long demo does not fit into memory twice."""
+        """All records up to now. Read each time: the records of a long demo take much memory."""
         ends = {p: end for (_, p), end in self._broker.ends({topic: [0]}).items()}
         left = sum(end.records for end in ends.values())
         self._broker.follow(topic, {p: end.low for p, end in ends.items()})
@@ -189,16 +196,16 @@ class OnTopics:
             found = self._broker.next(ASK_S, READ_AT_ONCE)
             if not found:
                 raise Error(
-                    f"{left:,} records of {topic} did not come within {ASK_S:g} s.",
+                    f"{left:,} records of {topic} did not arrive within {ASK_S:g} s.",
                     where=self.topics.servers,
-                    fix="look whether the broker runs: headrace kafka up",
+                    fix="check that the broker runs: headrace kafka up",
                     slug="kafka-unreachable",
                 )
             yield from found
             left -= len(found)
 
-    def _asked(self, topic: str) -> dict[int, int]:
-        with contextlib.suppress(Error):  # the pipeline says what is wrong
+    def _refresh_ends(self, topic: str) -> dict[int, int]:
+        with contextlib.suppress(Error):  # the pipeline reports the problem
             self._ends[topic] = self._high(topic)
         return self._ends.get(topic, {})
 
@@ -206,32 +213,32 @@ class OnTopics:
         found = self._broker.ends({topic: [0]})
         return {partition: end.high for (_, partition), end in found.items()}
 
-    def _left(self, query: str, topic: str, ends: Mapping[int, int]) -> int:
-        read = (positions.of(self._settings.checkpoint(PIPELINE, query)) or {}).get(topic, {})
+    def _count_unread(self, query: str, topic: str, ends: Mapping[int, int]) -> int:
+        read = (positions.read(self._settings.checkpoint(PIPELINE, query)) or {}).get(topic, {})
         return sum(max(0, end - read.get(partition, 0)) for partition, end in ends.items())
 
     def _unread(self, query: str, topic: str, ends: Mapping[int, int]) -> str | None:
-        left = self._left(query, topic, ends)
+        left = self._count_unread(query, topic, ends)
         return f"{query} has {left:,} record{'s' * (left != 1)} to read" if left else None
 
     def has_taken_alerts(self, since: float) -> bool:
-        """Those of files, and by the relay's last look those of the topic."""
-        found = alerttopics.read(Places(self._settings.state))
-        is_taken = all((one.until or 0.0) > since for one in found)
-        return is_taken and not reach.alert_rows(self._settings)
+        """Rows from files, and from the topic as of the relay's last look."""
+        found = alert_topics.read(StatePaths(self._settings.state))
+        is_taken = all((topic.until or 0.0) > since for topic in found)
+        return is_taken and not read_progress.alert_rows(self._settings)
 
     def _batches(self, query: str) -> Iterator[tuple[dict[int, int], float]]:
-        """(up to where, when it was done in ms)"""
+        """(end offsets, commit time in ms)"""
         folder = Path(self._settings.checkpoint(PIPELINE, query))
         for read, when in positions.done(folder):
             if self.topics.logs in read:
                 yield read[self.topics.logs], when * 1000
 
 
-def _beat(one: Record) -> Beat | None:
-    log = log_of(one.value)
+def _beat(record: Record) -> Beat | None:
+    log = log_of(record.value)
     return (log.cluster_id, log.at) if log and log.is_beat and log.cluster_id else None
 
 
-def _opened_by(alert: Any) -> Beat:
+def _beat_from_alert(alert: Any) -> Beat:
     return outputs.cluster_of(alert), round(alert.opened_at * 1000) * 1000

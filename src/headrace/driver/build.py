@@ -1,8 +1,7 @@
-"""From a graph to streaming DataFrames that are ready to be started; nothing is started here.
+"""Turns a graph into streaming DataFrames that are ready to start. Nothing is started here.
 
-Called by the driver, in a run and in definition mode, and by tests. A parameter of a function is
-the DataFrame of the node of that name; a view is built once and shared. The problems of all
-queries are collected and raised together.
+Called by the driver, in a run and in definition mode, and by tests. A view is built once and
+shared. The problems of all queries are collected and raised together.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import Settings
 from headrace.connectors.connector import Connector
-from headrace.connectors.each import EachBatch, EachRow, code_of
 from headrace.connectors.files import ddl
 from headrace.define import checks, guarantee, triggers
+from headrace.define.dependency_order import in_order
 from headrace.define.graph import Graph, GraphNode
-from headrace.define.order import in_order
-from headrace.driver import analyse, counted, realtime
-from headrace.driver.counted import NOTHING, Counted
+from headrace.driver import count_plan, plan_analysis, realtime
+from headrace.driver.count_plan import NOTHING, CountPlan
 from headrace.driver.frames import Frames
 from headrace.errors import Error, each_of, together
 from headrace.model.pipeline import Node, Query
@@ -32,22 +30,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A query that can be started: `sink.attach(frame.writeStream, …)`, then the trigger."""
-
+class PlannedQuery:
     query: Query
     frame: DataFrame
     sink: Connector
     trigger: triggers.Trigger
     sources: tuple[Connector | None, ...] = ()
-    counted: Counted = NOTHING
+    count_plan: CountPlan = NOTHING
 
 
 @dataclass(frozen=True)
-class Built:
-    planned: tuple[Planned, ...]  # in dependency order
+class BuiltPipeline:
+    planned: tuple[PlannedQuery, ...]  # in dependency order
     nodes: tuple[Node, ...]
     warnings: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return tuple(planned.query for planned in self.planned)
 
 
 def build(
@@ -59,65 +59,69 @@ def build(
     streaming: bool = True,
     prepare: bool = True,
     accept_gap: bool = False,
-) -> Built:
-    """`prepare=False` (definition mode) makes no folder for outputs that another stream reads: an
-    empty one elsewhere stands in. `streaming=False` gives the same queries over static data.
-    `version` is the deployed code's, for the rows that are set aside. With `accept_gap` sources
-    leave out records that are gone."""
-    _quiet()
+) -> BuiltPipeline:
+    """Build every query of the graph.
+
+    `prepare=False` (definition mode) reads outputs of other queries from an empty temporary folder
+    instead of creating their folders. `streaming=False` builds the same queries over static data.
+    `version` is the deployed code's version, recorded with quarantined rows. With `accept_gap`
+    sources skip records that were deleted before they were read.
+    """
+    _silence_analysis_errors()
     _pickle_by_value(graph)
     for function in graph.udfs:
         function.register(spark)
     work = Frames(graph, spark, settings, version, streaming, prepare, accept_gap)
     try:
-        return _all_planned(work)
+        return _plan_all(work)
     finally:
-        for folder in work.stand_ins:  # the plans are made; nothing will be read from these
+        for folder in work.stand_ins:  # needed for analysis only
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _all_planned(work: Frames) -> Built:
+def _plan_all(work: Frames) -> BuiltPipeline:
     problems: list[Error] = []
-    planned: list[Planned] = []
+    planned: list[PlannedQuery] = []
     warnings: list[Mapping[str, Any]] = []
 
     def plan(nodes: list[GraphNode]) -> None:
         for node in nodes:
             try:
-                planned.append(_planned(work, node, warnings))
+                planned.append(_plan_query(work, node, warnings))
             except Error as exc:
                 problems.extend(each_of(exc))
 
     queries = [work.nodes[name] for name in work.graph.queries]
-    # Real time first: a view is built for the first who asks, and no Python may run in those.
-    plan(sorted(queries, key=lambda node: not realtime.is_wished(node)))
+    # Real time first: a view is built for the first query that uses it, and views of real-time
+    # queries must not run Python.
+    plan(sorted(queries, key=lambda node: not realtime.is_candidate(node)))
     queries += work.hidden()  # known once the views are built
     plan(queries[len(work.graph.queries) :])
     if problems:
-        # A view that two queries use fails both, with the one error.
-        unique = list({id(p): p for p in problems}.values())
-        raise together(unique)
+        # Two queries over one bad view raise the same error.
+        raise together(list({id(p): p for p in problems}.values()))
     names = [node.name for node in queries]
     planned.sort(key=lambda p: names.index(p.query.name))
     order = in_order({p.query.name: work.streams_below(p.query.name) for p in planned})
     planned.sort(key=lambda p: order.index(p.query.name))
     if work.streaming and work.prepare:
-        of = counted.of_pipeline(work, _countable(planned, work.graph.queries))
-        planned = [replace(p, counted=of.get(p.query.name, NOTHING)) for p in planned]
-    return Built(tuple(planned), tuple(_nodes(work)), tuple(warnings))
+        plans = count_plan.plan_pipeline_counts(work, _countable(planned, work.graph.queries))
+        planned = [replace(p, count_plan=plans.get(p.query.name, NOTHING)) for p in planned]
+    return BuiltPipeline(tuple(planned), tuple(_nodes(work)), tuple(warnings))
 
 
-def _countable(planned: Sequence[Planned], own: Sequence[str]) -> dict[str, DataFrame]:
-    """Never a real-time query; hidden ones last, so that what they share is told of the others."""
-    found = {p.query.name: p.frame for p in planned if not isinstance(p.trigger, triggers.RealTime)}
-    return dict(sorted(found.items(), key=lambda item: item[0] not in own))
+def _countable(planned: Sequence[PlannedQuery], own: Sequence[str]) -> dict[str, DataFrame]:
+    """No real-time query. Hidden queries last: shared sources are counted for the user's own."""
+    frames = {
+        p.query.name: p.frame for p in planned if not isinstance(p.trigger, triggers.RealTime)
+    }
+    return dict(sorted(frames.items(), key=lambda item: item[0] not in own))
 
 
-def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -> Planned:
-    """A query with everything that is known about it; raises what is wrong with it."""
-    work.frame(node.name)  # by then it is known what it reads
+def _plan_query(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -> PlannedQuery:
+    work.frame(node.name)  # finds its sources
     sources = work.sources_of(node.name) or {"its own": None}
-    # How many task slots a real-time query needs is counted from declared sources alone.
+    # Task slots of a real-time query are counted from declared sources only.
     is_declared = work.recognised.isdisjoint(sources)
     trigger, mode = _trigger(node, sources, can_real_time=is_declared)
     if isinstance(trigger, triggers.RealTime):
@@ -128,35 +132,36 @@ def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -
         and (lacks := node.sink.lacks_for_real_time())
     ):
         warnings.append(checks.not_yet_real_time(node, lacks).as_dict())
-    frame = work.shaped(node)
+    frame = work.prepare_frame(node)
     problems: list[Error] = list(
         checks.connector_problems(node, sources, production=work.settings.production)
     )
-    if wrong := checks.column_problem(node, frame.dtypes):
-        problems.append(wrong)
-    remembered = analyse.operators(work.spark, frame) if work.streaming else []
+    if problem := checks.column_problem(node, frame.dtypes):
+        problems.append(problem)
+    stateful = plan_analysis.operators(work.spark, frame) if work.streaming else []
     if isinstance(trigger, triggers.RealTime) and work.streaming:
         problems += checks.real_time_problems(
             node,
-            [] if remembered else realtime.refused(work.spark, frame),
-            [operator.name for operator in remembered],
-            is_twice=realtime.twice(analyse.sources(frame)),
+            [] if stateful else realtime.find_unsupported_operators(work.spark, frame),
+            [operator.name for operator in stateful],
+            is_twice=realtime.is_read_twice(plan_analysis.sources(frame)),
             batch_s=trigger.batch_s,
-            limited=[name for name, one in sources.items() if one and one.limits_batches],
+            limited=[n for n, c in sources.items() if c and c.capabilities.has_batch_limit],
         )
     problems += [
-        refused
-        for timed in work.timed(node.name)
-        if (refused := checks.timer_problem(node, timed.transform, timed.limit_s, trigger))
+        problem
+        for timer in work.find_timers(node.name)
+        if (problem := checks.timer_problem(node, timer.transform, timer.limit_s, trigger))
     ]
     if work.streaming:
-        found = analyse.pandas_aggregates(frame)
-        problems += [checks.pandas_aggregate(node, function) for function in found]
-        refused = checks.mode_problem(node, mode, analyse.output_modes(work.spark, frame))
-        problems += [refused] if refused else []
+        functions = plan_analysis.pandas_aggregates(frame)
+        problems += [checks.pandas_aggregate(node, function) for function in functions]
+        modes = plan_analysis.output_modes(work.spark, frame)
+        if problem := checks.mode_problem(node, mode, modes):
+            problems.append(problem)
         warnings += [
             checks.unbounded_state(node, why).as_dict()
-            for operator in remembered
+            for operator in stateful
             if (why := operator.grows_in(mode))
         ]
     if problems:
@@ -175,29 +180,29 @@ def _planned(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]) -
         guarantee_why=promise.why,
         schema=ddl(frame.schema),
         fresh_within_s=node.fresh_within_s,
-        fingerprint=analyse.fingerprint(frame, mode, fields, remembered, work.stand_ins)
+        fingerprint=plan_analysis.fingerprint(frame, mode, fields, stateful, work.stand_ins)
         if work.streaming
         else {},
     )
-    return Planned(query, frame, node.sink, trigger, tuple(sources.values()))
+    return PlannedQuery(query, frame, node.sink, trigger, tuple(sources.values()))
 
 
 def _fields(work: Frames, connector: Connector) -> dict[str, Any]:
-    """A connector's fields; a function's place as the user knows it, not as it was deployed."""
+    """A connector's fields; a function's place is in the user's file, not the deployed copy."""
     fields = connector.fields()
-    if isinstance(connector, EachRow | EachBatch) and (found := code_of(connector.function)):
-        place = work.graph.collector.place(found.co_filename, found.co_firstlineno)
+    if code := connector.user_code():
+        place = work.graph.collector.place(code.co_filename, code.co_firstlineno)
         fields["function"] = f"{fields['function'].split(' at ')[0]} at {place}"
     return fields
 
 
 def _nodes(work: Frames) -> list[Node]:
-    """Everything that some query uses."""
-    made = []
+    """Every node that a query uses."""
+    nodes = []
     for name, frame in work.frames.items():
         node = work.nodes[name]
         connector = node.sink if node.kind == "query" else work.connectors.get(name)
-        made.append(
+        nodes.append(
             Node(
                 name=name,
                 kind=node.kind,
@@ -211,47 +216,45 @@ def _nodes(work: Frames) -> list[Node]:
             )
         )
     for name in sorted(work.recognised.difference(work.frames)):
-        found = work.nodes[name].connector
-        fields = _fields(work, found) if found else None
+        connector = work.nodes[name].connector
+        fields = _fields(work, connector) if connector else None
         place = work.nodes[name].place
-        made.append(Node(name, "source", place, connector=fields, is_declared=False))
-    return made
+        nodes.append(Node(name, "source", place, connector=fields, is_declared=False))
+    return nodes
 
 
 def _trigger(
     node: GraphNode, sources: Mapping[str, Connector | None], *, can_real_time: bool
 ) -> tuple[triggers.Trigger, str]:
-    """The trigger that will be used, and the mode with it."""
-    connectors = list(sources.values())
-    chosen = node.trigger
-    if isinstance(chosen, triggers.RealTime):
-        can_real_time = can_real_time and node.sink.can_real_time
+    """The trigger and output mode that the query runs with."""
+    trigger = node.trigger
+    if isinstance(trigger, triggers.RealTime):
+        can_real_time = can_real_time and node.sink.capabilities.can_run_in_real_time
         if can_real_time and _could_be_real_time(node, sources):
-            return chosen, "update"
-        chosen = chosen.otherwise
-    if chosen is None:
-        polled = all(c is not None and c.is_polled for c in connectors)
-        chosen = triggers.Every(1.0) if polled else triggers.AsFast()
-    return chosen, node.mode
+            return trigger, "update"
+        trigger = trigger.otherwise
+    if trigger is None:
+        is_polled = all(c and c.capabilities.is_polled for c in sources.values())
+        trigger = triggers.Every(1.0) if is_polled else triggers.AsFast()
+    return trigger, node.mode
 
 
 def _could_be_real_time(node: GraphNode, sources: Mapping[str, Connector | None]) -> bool:
-    """As far as its sources go."""
-    is_wish = isinstance(node.trigger, triggers.RealTime)
-    return is_wish and all(c is not None and c.can_real_time for c in sources.values())
+    """Whether real time is asked for and all sources support it."""
+    is_asked_for = isinstance(node.trigger, triggers.RealTime)
+    return is_asked_for and all(c and c.capabilities.can_run_in_real_time for c in sources.values())
 
 
 def _pickle_by_value(graph: Graph) -> None:
-    """Workers have not the user's modules on their path, least of all a deployed copy's."""
+    """Python workers cannot import the user's modules, so their functions are sent as code."""
     from pyspark import cloudpickle
 
     for module in graph.collector.modules:
-        if module.__name__ not in sys.modules:
-            continue  # another pipeline was loaded since; then it goes by value anyway
-        cloudpickle.register_pickle_by_value(module)
+        if module.__name__ in sys.modules:  # else cloudpickle sends it by value anyway
+            cloudpickle.register_pickle_by_value(module)
 
 
-def _quiet() -> None:
-    """PySpark logs every analysis error with its JVM trace; ours says the same in one line."""
+def _silence_analysis_errors() -> None:
+    """PySpark logs every analysis error with its JVM trace. Our error says the same in one line."""
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

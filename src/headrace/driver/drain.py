@@ -1,13 +1,12 @@
-"""Stop at a batch boundary, within a deadline, and say honestly which of the two it was.
+"""Stops queries at a batch boundary, or cuts their batch at a deadline, and reports which it was.
 
-`StreamingQuery.stop()` interrupts a batch half-way. Here the query is marked as terminated on the
-JVM side first: its trigger loop then ends by itself after the batch that is running (a batch whose
-sink has not been called yet stays planned and runs again at the next start). Tried in 65 stops
-without one cut write.
+`StreamingQuery.stop()` interrupts a running batch. So the query is first marked as terminated in
+the JVM, and its trigger loop ends after the current batch. (A batch whose sink has not been called
+yet stays planned and runs again at the next start.) In 65 test stops no write was cut.
 
-Traps: once marked, `isActive` is False and `awaitTermination` returns at once although the batch
-still runs; only the query's thread tells the truth. And `stop()` waits for a Python function that
-nothing can interrupt, then raises: so it is called in a thread that nobody waits for long.
+Traps: once marked, `isActive` is False and `awaitTermination` returns although the batch still
+runs; only the state of the query's thread can be trusted. `stop()` waits for Python functions,
+which nothing can interrupt, and then raises, so it runs in a thread with a time limit.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from headrace.driver import plan_analysis
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,21 +26,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED$"
+TERMINATED = "org.apache.spark.sql.execution.streaming.runtime.TERMINATED"
 IN_A_BATCH = ("runOneBatch", "executeOneBatch")
 POLL_S = 0.02
 STOP_S = 5.0  # for all of Spark's stop() calls together
 
 
-class How(StrEnum):
+class DrainResult(StrEnum):
     CLEAN = "clean"
     CUT = "cut"
-
-
-@dataclass(slots=True)
-class _Draining:
-    query: StreamingQuery
-    thread: Any  # the JVM's thread of this query
 
 
 def drain(
@@ -50,37 +44,37 @@ def drain(
     timeout_s: float,
     is_hurried: Callable[[], bool],
     meanwhile: Callable[[], object] = lambda: None,
-) -> dict[str, How]:
-    """How each query (by run id) ended. A second signal cuts what still runs.
+) -> dict[str, DrainResult]:
+    """How each query (by run id) ended. When `is_hurried`, running batches are cut.
 
-    `meanwhile` is called while it waits: the heartbeat goes on.
+    `meanwhile` is called while waiting, to keep the heartbeat going.
     """
-    waiting = {str(q.runId): _mark(spark, q) for q in queries}
-    ended: dict[str, How] = {}
+    waiting = {str(query.runId): query for query in queries}
+    threads = {run_id: _mark_terminated(spark, query) for run_id, query in waiting.items()}
+    ended: dict[str, DrainResult] = {}
     deadline = time.monotonic() + timeout_s
     while waiting and time.monotonic() < deadline and not is_hurried():
-        between = [run_id for run_id, one in waiting.items() if _is_between_batches(one)]
-        _stop([waiting.pop(run_id).query for run_id in between])
-        ended |= dict.fromkeys(between, How.CLEAN)
+        between = [run_id for run_id in waiting if _is_between_batches(threads[run_id])]
+        _stop([waiting.pop(run_id) for run_id in between])
+        ended |= dict.fromkeys(between, DrainResult.CLEAN)
         meanwhile()
         time.sleep(POLL_S)
-    _stop([one.query for one in waiting.values()])
-    return ended | dict.fromkeys(waiting, How.CUT)
+    _stop(list(waiting.values()))
+    return ended | dict.fromkeys(waiting, DrainResult.CUT)
 
 
-def _mark(spark: SparkSession, query: StreamingQuery) -> _Draining:
-    inner = query._jsq
-    if inner.getClass().getSimpleName() == "StreamingQueryWrapper":
-        inner = inner.streamingQuery()  # the execution itself
-    inner.state().set(_terminated(spark))
-    return _Draining(query, inner.queryExecutionThread())
+def _mark_terminated(spark: SparkSession, query: StreamingQuery) -> Any:
+    """Returns the JVM's thread of the query."""
+    execution = plan_analysis.execution_of(query)
+    execution.state().set(plan_analysis.scala_object(spark, TERMINATED))
+    return execution.queryExecutionThread()
 
 
-def _is_between_batches(one: _Draining) -> bool:
-    if not one.thread.isAlive():
+def _is_between_batches(thread: Any) -> bool:
+    if not thread.isAlive():
         return True
-    frames = one.thread.getStackTrace()
-    # From the outermost inwards: the frame that matters is one of the first dozen.
+    frames = thread.getStackTrace()
+    # Outermost frame first: the method is among the first dozen.
     for index in range(len(frames) - 1, -1, -1):
         if frames[index].getMethodName() in IN_A_BATCH:
             return False
@@ -99,11 +93,5 @@ def _stop(queries: Sequence[StreamingQuery]) -> None:
 def _stop_one(query: StreamingQuery) -> None:
     try:
         query.stop()
-    except Exception as exc:  # a border: it is a thread's end, and the process ends soon anyway
+    except Exception as exc:  # a border: the thread and the process end anyway
         logger.warning("stopping a query: %s", str(exc).partition("\n")[0])
-
-
-def _terminated(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.lang.Class.forName(TERMINATED, True, loader).getField("MODULE$").get(None)

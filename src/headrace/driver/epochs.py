@@ -1,8 +1,7 @@
-"""How a continuous query gets on. Spark's listeners are silent about such a query and its status
-never changes, so its own log is looked at: which epoch is committed, and up to where.
+"""Progress of continuous queries, which Spark's listeners do not report.
 
-Asked by the sampler once a second; the answer has the form of Spark's progress, so that nobody else
-has to know the difference.
+The sampler polls the query's commit and offset logs once a second. The result has the form of
+Spark's progress, so that other code need not know the difference.
 """
 
 from __future__ import annotations
@@ -12,120 +11,105 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoints import positions
+from headrace.driver.plan_analysis import class_of, each, execution_of
+from headrace.model.progress import epoch_to_spark, source_to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    epochs: int  # committed since the last look
-    progress: Mapping[str, Any]
+class EpochUpdate:
+    epochs: int  # committed since the last update
+    raw: Mapping[str, Any]  # in the form of Spark's progress object
 
 
-def of(query: StreamingQuery) -> Epochs | None:
-    """None for a query that works in batches: Spark tells of those itself."""
-    execution: Any = query._jsq
-    if execution.getClass().getSimpleName() == "StreamingQueryWrapper":
-        execution = execution.streamingQuery()
-    if execution.getClass().getSimpleName() != "ContinuousExecution":
-        return None
-    return Epochs(execution)
+def from_query(query: StreamingQuery) -> EpochTracker | None:
+    """None for a query that works in batches."""
+    execution = execution_of(query)
+    return EpochTracker(execution) if class_of(execution) == "ContinuousExecution" else None
 
 
-class Epochs:
-    """Of one query, from its start on. What an earlier run has committed is not counted."""
+class EpochTracker:
+    """Tracks one query from its start. Epochs committed by an earlier run do not count."""
 
     def __init__(self, execution: Any) -> None:
         self._execution = execution
-        self._about = {
-            "id": str(execution.id().toString()),
-            "runId": str(execution.runId().toString()),
-            "name": execution.name(),
-        }
-        self._looked_at = time.monotonic()
-        self.last = self._committed()
+        self._ids = (
+            str(execution.id().toString()),
+            str(execution.runId().toString()),
+            execution.name(),
+        )
+        self._updated_at = time.monotonic()
+        self.last = self._last_committed_epoch()
         self._offset = None if self.last is None else self._offset_at(self.last)
 
-    def news(self) -> News | None:
-        """What was committed since the last look, if anything was."""
+    def poll(self) -> EpochUpdate | None:
+        """The epochs committed since the last call, if any."""
         from py4j.protocol import Py4JError
 
-        with contextlib.suppress(Py4JError):  # a store that is down for a moment, or the query ends
-            epoch = self._committed()
+        with contextlib.suppress(Py4JError):  # the log is unreachable for now, or the query ends
+            epoch = self._last_committed_epoch()
             if epoch is not None and epoch != self.last:
-                return self._news(epoch, self._offset_at(epoch))
+                return self._update(epoch, self._offset_at(epoch))
         return None
 
-    def _news(self, epoch: int, offset: Any) -> News:
+    def _update(self, epoch: int, offset: Any) -> EpochUpdate:
         before = self._first_offset() if self._offset is None else self._offset
         rows, now = rows_between(before, offset), time.monotonic()
-        rate = round(rows / max(now - self._looked_at, 0.001), 1)
+        rate = round(rows / max(now - self._updated_at, 0.001), 1)
         count = epoch - (-1 if self.last is None else self.last)
-        self.last, self._offset, self._looked_at = epoch, offset, now
-        rates = {"inputRowsPerSecond": rate, "processedRowsPerSecond": rate}
-        source = {"startOffset": before, "endOffset": offset, "numInputRows": rows, **rates}
-        progress = {
-            **self._about,
-            "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "batchId": epoch,
-            "numInputRows": rows,
-            **rates,
-            "sources": [{"description": self._described(), **source}],
-        }
-        return News(count, progress)
+        self.last, self._offset, self._updated_at = epoch, offset, now
+        raw = epoch_to_spark(*self._ids, epoch, rows, rate)
+        raw["sources"] = [source_to_spark(self._source_description(), before, offset, rows, rate)]
+        return EpochUpdate(count, raw)
 
-    def _committed(self) -> int | None:
-        found = self._execution.commitLog().getLatestBatchId()
-        return int(found.get()) if found.isDefined() else None
+    def _last_committed_epoch(self) -> int | None:
+        epoch = self._execution.commitLog().getLatestBatchId()
+        return int(epoch.get()) if epoch.isDefined() else None
 
     def _offset_at(self, epoch: int) -> Any:
         """A continuous query has one source."""
-        found = self._execution.offsetLog().get(epoch)
-        return _read(found.get().offsets().apply(0).get()) if found.isDefined() else None
+        entry = self._execution.offsetLog().get(epoch)
+        return _parse(entry.get().offsets().apply(0).get()) if entry.isDefined() else None
 
     def _first_offset(self) -> Any:
-        """Where a query without a past began: its plan says so."""
+        """The start offset of a query without committed epochs, from its plan."""
         plan = self._execution.lastExecution()
-        if plan is None:
-            return None
-        leaves = plan.logical().collectLeaves()
-        for position in range(leaves.size()):
-            leaf = leaves.apply(position)
-            if leaf.getClass().getSimpleName() == "StreamingDataSourceV2ScanRelation":
+        for leaf in each(plan.logical().collectLeaves()) if plan is not None else ():
+            if class_of(leaf) == "StreamingDataSourceV2ScanRelation":
                 start = leaf.startOffset()
-                return _read(start.get()) if start.isDefined() else None
+                return _parse(start.get()) if start.isDefined() else None
         return None
 
-    def _described(self) -> str:
+    def _source_description(self) -> str:
         sources = self._execution.sources()
         return str(sources.apply(0).toString()) if sources.size() else ""
 
 
 def rows_between(before: Any, after: Any) -> int:
-    """From two places of a source, as Spark writes them: topics, a rate's counters, or numbers of
-    lines. 0 where they do not say."""
+    """Rows between two offsets as Spark writes them: of topics, a rate source's counters, or line
+    numbers. 0 for other offsets."""
     if isinstance(before, list) and isinstance(after, list):
         return sum(max(0, b - a) for a, b in zip(before, after, strict=False))
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return 0
-    if all("value" in one for one in (*before.values(), *after.values())):
-        # Each partition of a rate counts in steps of as many as there are.
+    if all("value" in counter for counter in (*before.values(), *after.values())):
+        # Each partition of a rate source counts in steps of the number of partitions.
         steps = [int(after[p]["value"]) - int(before[p]["value"]) for p in after if p in before]
         return max(0, sum(steps) // max(1, len(after)))
-    began, ended = positions.of_source(before), positions.of_source(after)
+    began, ended = positions.from_json(before), positions.from_json(after)
     return sum(
-        max(0, there - began.get(topic, {}).get(partition, 0))
+        max(0, end - began.get(topic, {}).get(partition, 0))
         for topic, partitions in ended.items()
-        for partition, there in partitions.items()
+        for partition, end in partitions.items()
     )
 
 
-def _read(offset: Any) -> Any:
+def _parse(offset: Any) -> Any:
     try:
         return json.loads(offset.json())
     except ValueError:

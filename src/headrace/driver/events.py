@@ -1,7 +1,7 @@
-"""The run's events file: one line an event, appended by whoever has something to tell.
+"""Writes the run's events file, one line an event. `state/event_file.py` reads it.
 
-Invariant: writing an event never raises and never waits for anybody. A full disk or a full file
-costs lines (counted, and said in the next line that fits), not a query.
+Invariant: writing an event never raises and never blocks a query. A full disk or a full file costs
+lines, which are counted and reported in the next line that fits.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.model.events import Event, Kind
+from headrace.model.events import Event, EventKind
 
 SIZE_MAX = 256 * 1024 * 1024
 KEEP_ONE_IN = 20  # of the lines below, once the file is full
-THINNED_KINDS = frozenset({Kind.PROGRESSED, Kind.IDLED})
-HEARTBEAT_S = 20.0  # a full file still gets a sample as often as this: silence means death
+THINNED_KINDS = frozenset({EventKind.PROGRESSED, EventKind.IDLED})
+HEARTBEAT_S = 20.0  # a full file still gets samples: without any the driver counts as dead
 
 
 class EventsFile:
@@ -37,7 +37,7 @@ class EventsFile:
         self._sampled_at = -HEARTBEAT_S
 
     def tell(
-        self, kind: Kind, query: str | None = None, data: Mapping[str, Any] | None = None
+        self, kind: EventKind, query: str | None = None, data: Mapping[str, Any] | None = None
     ) -> None:
         event = Event(at=self._clock(), kind=kind, query=query, data=data or {})
         with self._lock:
@@ -45,21 +45,21 @@ class EventsFile:
                 self._skipped += 1
                 return
             if self._skipped and self._write(
-                Event(at=event.at, kind=Kind.THINNED, data={"skipped": self._skipped})
+                Event(at=event.at, kind=EventKind.THINNED, data={"skipped": self._skipped})
             ):
                 self._skipped = 0
             if not self._write(event):
                 self._skipped += 1
-            if kind is Kind.SAMPLED:
+            if kind is EventKind.SAMPLED:
                 self._sampled_at = time.monotonic()
 
     def sync(self) -> None:
         os.fsync(self._fd)
 
-    def _is_left_out(self, kind: Kind) -> bool:
+    def _is_left_out(self, kind: EventKind) -> bool:
         if self._size < self._size_max:
             return False
-        if kind is Kind.SAMPLED:
+        if kind is EventKind.SAMPLED:
             return time.monotonic() - self._sampled_at < HEARTBEAT_S
         if kind not in THINNED_KINDS:
             return False
@@ -70,7 +70,7 @@ class EventsFile:
         line = (event.to_line() + "\n").encode()
         try:
             written = os.write(self._fd, line)
-            if written < len(line):  # the disk filled up inside the line: close it for the reader
+            if written < len(line):  # the disk is full: end the line for the reader
                 os.write(self._fd, b"\n")
         except OSError:
             return False

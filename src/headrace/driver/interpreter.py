@@ -1,6 +1,6 @@
-"""What Python does around a script: `__main__`, arguments, tracebacks, threads, exit functions.
+"""Runs a script as the Python interpreter would: `__main__`, arguments, tracebacks, exit functions.
 
-A script must not notice that it does not run alone. Read by `script`, which owns the run around it.
+Used by `script`. The script must not notice that Headrace runs it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 def execute(copy: Path, original: Path, args: Sequence[str]) -> None:
     """Run the code of `copy` under the name of `original`, as `python original ARGS` would."""
     name = str(original)
-    # This module's own `from __future__` must not reach the script: its annotations are values.
+    # The `from __future__` of this module must not apply to the script.
     code = compile(copy.read_bytes(), name, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
     module.__dict__.update(
@@ -35,12 +35,12 @@ def execute(copy: Path, original: Path, args: Sequence[str]) -> None:
 
 
 def wait_for_threads() -> None:
-    """Python does not end before those that are no daemons, and it tells idle pools to end."""
+    """As Python does at exit: ends idle thread pools, and waits for non-daemon threads."""
     threading._shutdown()  # type: ignore[attr-defined]
 
 
 def show(exc: BaseException) -> None:
-    """Print an exception as Python prints one that nobody has caught, without our own frames."""
+    """Print an uncaught exception as Python does, without the frames of Headrace."""
     if isinstance(exc, SystemExit):
         if isinstance(exc.code, str):
             sys.stderr.write(f"{exc.code}\n")
@@ -52,7 +52,7 @@ def show(exc: BaseException) -> None:
 
 
 def run_exit_functions() -> None:
-    """Those of `atexit`: the process itself ends without asking anybody."""
+    """Run the `atexit` functions: the process ends by `os._exit`, which skips them."""
     atexit._run_exitfuncs()
 
 

@@ -1,4 +1,4 @@
-"""Is there a Java that Spark can run on? Asked before anything is started, answered in words."""
+"""Checks that there is a Java that Spark supports, before Spark starts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from headrace.errors import SetupError
 
 OLDEST = 17
-FIX = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
+FIX = "Install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME."
 
 
 def check() -> int:
-    """The major version of the Java that spark-submit will use: JAVA_HOME first, then PATH."""
+    """The major version of the Java that spark-submit uses: JAVA_HOME first, then PATH."""
     java = executable()
     version = _release(java)
     if version is not None and version < OLDEST:
@@ -29,29 +29,17 @@ def check() -> int:
 
 def executable() -> Path:
     home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else shutil.which("java")
+    if java is not None and os.access(java, os.X_OK):
+        return Path(java)
+    what, why = "Java not found.", "JAVA_HOME is not set, and there is no `java` on PATH."
     if home:
-        java = Path(home) / "bin" / "java"
-        if not os.access(java, os.X_OK):
-            raise SetupError(
-                "JAVA_HOME does not lead to a Java.",
-                why=f"there is no program {java}",
-                fix=FIX,
-                slug="java-missing",
-            )
-        return java
-    found = shutil.which("java")
-    if found is None:
-        raise SetupError(
-            "Java was not found: Spark runs on it.",
-            why="JAVA_HOME is not set and there is no `java` on PATH",
-            fix=FIX,
-            slug="java-missing",
-        )
-    return Path(found)
+        what, why = "JAVA_HOME has no Java.", f"{java} does not exist or is not executable."
+    raise SetupError(what, why=why, fix=FIX, slug="java-missing")
 
 
 def _release(java: Path) -> int | None:
-    """From the `release` file of the installation: no process is needed to ask `java -version`."""
+    """From the `release` file of the installation, which is faster than `java -version`."""
     release = java.resolve().parent.parent / "release"
     try:
         text = release.read_text(encoding="utf-8", errors="replace")

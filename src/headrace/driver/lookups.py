@@ -1,7 +1,7 @@
-"""Joins of a stream with a static table, and how many rows they let through.
+"""Joins of a stream with a static table, and how many rows they drop.
 
-Found once in the analysed plan. Counted after a batch from the metrics that Spark keeps for every
-operator anyway, so the query itself does nothing for it. Called by `counts`, on Spark's bus.
+Joins are found once, in the analysed plan. After a batch `batch_counts` reads the metrics that
+Spark keeps for every operator anyway, so counting costs the query nothing.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.driver.analyse import class_of, each, plan_of, walk
+from headrace.driver.plan_analysis import class_of, each, plan_of, walk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DROPPING = ("Inner", "LeftSemi", "Cross")  # a row without a match does not come out
+DROPPING = ("Inner", "LeftSemi", "Cross")  # join types that drop a row without a match
 JOINS = ("Join", "CartesianProduct")
 DEPTH_MAX = 200
 _NOT_NULL = r"isnotnull\([^()]*\)"
@@ -28,7 +28,7 @@ _ONLY_NOT_NULL = re.compile(rf"\(*{_NOT_NULL}\)*( AND \(*{_NOT_NULL}\)*)*")
 
 @dataclass(frozen=True)
 class Lookup:
-    """`columns` are Spark's numbers of the columns that the table's own relations have."""
+    """`columns` are Spark's expression ids of the columns of the table's relations."""
 
     name: str
     place: str
@@ -36,63 +36,62 @@ class Lookup:
 
 
 def find(frame: DataFrame, names: Mapping[int, tuple[str, str]], place: str) -> tuple[Lookup, ...]:
-    """`names`: of columns, the table they belong to and its place. Others are named after what
-    they read; their `place` is the query's."""
-    found = {}
+    """`names` has table and place for each column id. Other tables are named after what they read,
+    with the query's `place`."""
+    lookups = {}
     for node in walk(plan_of(frame)):
         if class_of(node) != "Join" or node.joinType().toString() not in DROPPING:
             continue
         left, right = node.left(), node.right()
         if left.isStreaming() != right.isStreaming():
-            leaves = list(_leaves(right if left.isStreaming() else left))
+            leaves = list(each((right if left.isStreaming() else left).collectLeaves()))
             columns = frozenset(number for leaf in leaves for number in _columns(leaf))
             known = next((names[number] for number in sorted(columns) if number in names), None)
-            found[columns] = Lookup(*(known or (_described(leaves), place)), columns)
-    return tuple(found.values())
+            lookups[columns] = Lookup(*(known or (_table_name(leaves), place)), columns)
+    return tuple(lookups.values())
 
 
 def names(tables: Iterable[tuple[str, str, DataFrame]]) -> dict[int, tuple[str, str]]:
-    """Of name, place and frame of each table, by the numbers of their columns."""
+    """Name and place of each table, by the ids of its columns."""
     return {
         number: (name, place)
         for name, place, frame in tables
-        for leaf in _leaves(plan_of(frame))
+        for leaf in each(plan_of(frame).collectLeaves())
         for number in _columns(leaf)
     }
 
 
 def counts(query: Any, batch: int, lookups: tuple[Lookup, ...]) -> dict[str, int]:
-    """Rows that came to each join in this batch, those of them that it dropped, and those that met
-    an empty table; nothing once the next batch has begun. `query` is Spark's own object."""
+    """For each join: rows in, rows dropped, and rows that met an empty table in this batch. Empty
+    once the next batch has begun. `query` is the JVM's query object."""
     execution = query.streamingQuery().lastExecution()
     if execution is None or execution.currentBatchId() != batch:
         return {}
-    found: dict[str, int] = {}
-    for join in _executed(execution.executedPlan()).all():
+    totals: dict[str, int] = {}
+    for join in _build_plan_tree(execution.executedPlan()).all():
         if not join.name.endswith(JOINS) or len(join.below) != 2:
             continue
         left, right = join.below
         for lookup in lookups:
             for table, stream in (right, left), (left, right):
                 if table.columns and table.columns <= lookup.columns:
-                    _add(found, lookup.name, join, table, stream)
-    return found
+                    _add(totals, lookup.name, join, table, stream)
+    return totals
 
 
-def _add(found: dict[str, int], name: str, join: _Node, table: _Node, stream: _Node) -> None:
-    came, left, held = _rows(stream), _metric(join), _rows(table)
-    if not came or left is None:
+def _add(totals: dict[str, int], name: str, join: _Node, table: _Node, stream: _Node) -> None:
+    rows_in, rows_out, table_rows = _rows(stream), _metric(join), _rows(table)
+    if not rows_in or rows_out is None:
         return
-    told = {"in": came, "lost": max(0, came - left), "empty": came if held == 0 else 0}
-    for what, rows in told.items():
+    lost, empty = max(0, rows_in - rows_out), rows_in if table_rows == 0 else 0
+    for what, rows in (("in", rows_in), ("lost", lost), ("empty", empty)):
         key = f"lookup.{name}.{what}"
-        found[key] = found.get(key, 0) + rows
+        totals[key] = totals.get(key, 0) + rows
 
 
 @dataclass(frozen=True)
 class _Node:
-    """An operator as it was run. Every question to Spark is a call into the JVM, so each is asked
-    once, and only for what is needed."""
+    """An executed operator. Every access to `spark` is a call into the JVM, so there are few."""
 
     spark: Any
     name: str
@@ -105,8 +104,8 @@ class _Node:
             yield from child.all()
 
 
-def _executed(spark: Any, depth: int = 0) -> _Node:
-    """Adaptive execution keeps the plan that it ended with beside the tree."""
+def _build_plan_tree(spark: Any, depth: int = 0) -> _Node:
+    """Adaptive execution keeps its final plan outside of `children`."""
     name = str(spark.nodeName()).partition(" (")[0]  # WholeStageCodegen (1)
     if depth >= DEPTH_MAX:
         children = []
@@ -118,15 +117,15 @@ def _executed(spark: Any, depth: int = 0) -> _Node:
         children = [spark.child()]
     else:
         children = list(each(spark.children()))
-    below = tuple(_executed(child, depth + 1) for child in children)
+    below = tuple(_build_plan_tree(child, depth + 1) for child in children)
     own = () if below else _NUMBER.findall(str(spark.output().toString()))
     columns = frozenset(map(int, own)).union(*(child.columns for child in below))
     return _Node(spark, name, below, columns)
 
 
 def _rows(node: _Node) -> int | None:
-    """What a part of the plan gave: counted by its uppermost operator that counts. Not by a filter
-    that Spark itself puts before a join: a key that is null is a row without a match."""
+    """Output rows of a part of the plan, from its topmost operator with a row count. The null
+    filter that Spark adds before a join does not count: a null key is a row without a match."""
     if node.name not in _UNCOUNTED and not _is_for_the_join(node):
         rows = _metric(node)
         if rows is not None:
@@ -143,20 +142,16 @@ def _is_for_the_join(node: _Node) -> bool:
 
 
 def _metric(node: _Node) -> int | None:
-    found = node.spark.metrics().get("numOutputRows")
-    return int(found.get().value()) if found.isDefined() else None
-
-
-def _leaves(plan: Any) -> Iterator[Any]:
-    yield from each(plan.collectLeaves())
+    metric = node.spark.metrics().get("numOutputRows")
+    return int(metric.get().value()) if metric.isDefined() else None
 
 
 def _columns(node: Any) -> Iterator[int]:
-    return (one.exprId().id() for one in each(node.output()))
+    return (column.exprId().id() for column in each(node.output()))
 
 
-def _described(leaves: list[Any]) -> str:
-    """A table of a script: its name in the catalogue, else the folder it is read from."""
+def _table_name(leaves: list[Any]) -> str:
+    """Of a script's table: the name in the catalogue, else the folder that is read."""
     for leaf in leaves:
         if class_of(leaf) == "DataSourceV2Relation":
             return str(leaf.name())

@@ -1,8 +1,7 @@
-"""What the real-time trigger cannot do with a query, found before it starts.
+"""Checks before a start whether a query can run with the real-time trigger.
 
-Spark asks its allow-list when it plans the first batch, by when the pipeline is deployed; and too
-few task slots it never tells: the query hangs. Here the same list is asked for the plan that would
-run. Facts only; `define/checks` makes words of them.
+Spark checks its allow-list of operators only when it plans the first batch. It does not check the
+number of task slots at all: with too few, the query hangs. `define/checks` writes the errors.
 """
 
 from __future__ import annotations
@@ -15,19 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.connector import Connector
-from headrace.connectors.event_hubs import EventHubs
-from headrace.connectors.kafka import Kafka
-from headrace.connectors.kafkabroker import Broker
+from headrace.connectors.kafka.broker_client import BrokerClient
 from headrace.define.graph import Graph, GraphNode
 from headrace.define.triggers import RealTime, Trigger
+from headrace.driver.plan_analysis import class_of, each, plan_of, scala_object
 from headrace.errors import Error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ASK_S = 5.0
-UNKNOWN = 16  # slots for a query whose partitions cannot be asked for
-ADAPTIVE = "spark.sql.adaptive.enabled"  # plans while it runs: not with this trigger
+UNKNOWN = 16  # slots for a query when its broker does not respond
+ADAPTIVE = "spark.sql.adaptive.enabled"  # not possible with this trigger
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _ALLOWED = (
     "org$apache$spark$sql$execution$streaming$runtime$RealTimeModeAllowlist$$allowedOperators"
@@ -35,99 +33,98 @@ _ALLOWED = (
 _NO_OFFSETS = '{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}'
 
 
-def refused(spark: SparkSession, frame: DataFrame) -> list[str]:
-    """Spark's names of the operators on the stream's way that are not on its list."""
-    allowed = getattr(_module(spark, f"{_STREAMING}runtime.RealTimeModeAllowlist"), _ALLOWED)()
-    found = []
-    for node in _on_the_way(_planned(spark, frame)):
+def find_unsupported_operators(spark: SparkSession, frame: DataFrame) -> list[str]:
+    """The operators of the stream that are not on Spark's allow-list."""
+    allowed = getattr(scala_object(spark, f"{_STREAMING}runtime.RealTimeModeAllowlist"), _ALLOWED)()
+    names = []
+    for node in _streaming_nodes(_physical_plan(spark, frame)):
         kind = node.getClass()
         if kind.getSimpleName() != "StreamingRelationExec" and not allowed.contains(kind.getName()):
-            found.append(str(kind.getSimpleName()).removesuffix("Exec"))
-    return list(dict.fromkeys(found))
+            names.append(str(kind.getSimpleName()).removesuffix("Exec"))
+    return list(dict.fromkeys(names))
 
 
-def twice(sources: Iterable[Mapping[str, str]]) -> bool:
-    """Whether one source is read more than once in a query. Pure; as `analyse.sources` tells."""
-    told = [tuple(sorted(one.items())) for one in sources]
-    return len(set(told)) < len(told)
+def is_read_twice(sources: Iterable[Mapping[str, str]]) -> bool:
+    """Whether a query reads one source more than once. `sources` is `plan_analysis.sources`."""
+    keys = [tuple(sorted(source.items())) for source in sources]
+    return len(set(keys)) < len(keys)
 
 
 def slots(master: str, cores: int) -> int | None:
-    """Task slots of a local master; a cluster's are not known before it runs. Pure."""
+    """Task slots of a local master, None for a cluster. Pure."""
     if master == "local":
         return 1
-    found = re.match(r"local\[(\d+|\*)", master)
-    if found is None:
+    match = re.match(r"local\[(\d+|\*)", master)
+    if match is None:
         return None
-    return cores if found[1] == "*" else int(found[1])
+    return cores if match[1] == "*" else int(match[1])
 
 
-def held(sources: Iterable[Connector | None]) -> int | None:
-    """Task slots that a real-time query of these sources holds for good: one a partition. None if
-    the broker cannot say now."""
+def count_needed_slots(sources: Iterable[Connector | None]) -> int | None:
+    """Task slots that a real-time query occupies permanently: one per partition. None if the broker
+    does not respond."""
     count = 0
-    for one in sources:
-        connector = one.as_kafka(is_source=True) if isinstance(one, EventHubs) else one
-        if not isinstance(connector, Kafka):
+    for source in sources:
+        connector = source.as_kafka() if source else None
+        if connector is None:
             count += 1
             continue
         try:
-            with Broker(connector, ASK_S) as broker:
-                count += sum(len(numbers) for numbers in broker.wanted().values())
+            with BrokerClient(connector, ASK_S) as broker:
+                count += sum(len(numbers) for numbers in broker.find_partitions().values())
         except Error:
             return None
     return count
 
 
-def is_wished(node: GraphNode) -> bool:
-    """Whether this query may run in real time; what it reads is not known before it is built."""
-    return isinstance(node.trigger, RealTime) and node.sink.can_real_time
+def is_candidate(node: GraphNode) -> bool:
+    """Whether this query may run in real time. Its sources are known only after the build."""
+    return isinstance(node.trigger, RealTime) and node.sink.capabilities.can_run_in_real_time
 
 
-def built_for(graph: Graph) -> frozenset[str]:
-    """Those queries and the views below them, as far as parameters tell; SQL text may bring more.
-    A view is built once, so no Python may run in it whoever asks for it first."""
-    found: set[str] = set()
-    queue = [name for name in graph.queries if is_wished(graph.nodes[name])]
+def find_candidates(graph: Graph) -> frozenset[str]:
+    """Those queries and the views in their parameters. A view is built once, so it must not run
+    Python if any real-time query uses it."""
+    names: set[str] = set()
+    queue = [name for name in graph.queries if is_candidate(graph.nodes[name])]
     while queue:
         name = queue.pop()
-        if name not in found:
-            found.add(name)
-            below = [graph.nodes.get(one) for one in graph.nodes[name].inputs]
-            queue += [one.name for one in below if one is not None and one.kind == "view"]
-    return frozenset(found)
+        if name not in names:
+            names.add(name)
+            inputs = [graph.nodes.get(below) for below in graph.nodes[name].inputs]
+            queue += [node.name for node in inputs if node is not None and node.kind == "view"]
+    return frozenset(names)
 
 
-def wished(graph: Graph) -> int:
-    """Slots for all that may run in real time, before anything is built; on the safe side where it
-    is not known: an idle slot costs nothing, a missing one everything."""
+def estimate_slots(graph: Graph) -> int:
+    """Slots for all queries that may run in real time. A high estimate is safe: an idle slot costs
+    nothing, but with too few slots a query hangs."""
     count = 0
     for name in graph.queries:
-        node = graph.nodes[name]
-        if is_wished(node):
-            found = held(_sources(graph, name))
-            count += UNKNOWN if found is None else found
+        if is_candidate(graph.nodes[name]):
+            needed = count_needed_slots(_sources(graph, name))
+            count += UNKNOWN if needed is None else needed
     return count
 
 
 def _sources(graph: Graph, name: str) -> list[Connector | None]:
-    """Of what headrace.toml says; SQL text and functions may bring more."""
-    found: list[Connector | None] = []
+    """The declared sources. SQL text and functions may read more."""
+    sources: list[Connector | None] = []
     for below in graph.nodes[name].inputs:
         node = graph.nodes[below]
         if node.kind == "source":
-            found.append(node.connector)
+            sources.append(node.connector)
         elif node.kind == "query":
-            found.append(node.sink)
+            sources.append(node.sink)
         elif node.kind == "view":
-            found += _sources(graph, below)
-    return found
+            sources += _sources(graph, below)
+    return sources
 
 
 @contextlib.contextmanager
 def without_adaptive(spark: SparkSession, trigger: Trigger | None = None) -> Iterator[None]:
-    """Off while a real-time query is planned or started: a query keeps the settings of its start.
-    Nothing for another trigger."""
+    """Disables adaptive execution while a real-time query is planned or started; does nothing for
+    other triggers. A query keeps the settings of its start."""
     if trigger is not None and not isinstance(trigger, RealTime):
         yield
         return
@@ -139,40 +136,31 @@ def without_adaptive(spark: SparkSession, trigger: Trigger | None = None) -> Ite
         spark.conf.set(ADAPTIVE, before)
 
 
-def _planned(spark: SparkSession, frame: DataFrame) -> Any:
-    """As Spark will plan it: physical, and without adaptive execution, which is off then."""
+def _physical_plan(spark: SparkSession, frame: DataFrame) -> Any:
     jvm: Any = spark._jvm
     plan = jvm.org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution
     id_ = jvm.java.util.UUID.randomUUID()
     with without_adaptive(spark):
         return plan(
             spark._jsparkSession,
-            frame._jdf.queryExecution().analyzed(),
+            plan_of(frame),
             jvm.org.apache.spark.sql.streaming.OutputMode.Update(),
             str(Path(tempfile.gettempdir()) / "headrace-never-written"),
             id_,
             id_,
             0,
-            _module(spark, "scala.None"),
-            _module(spark, f"{_STREAMING}checkpointing.OffsetSeqMetadata").apply(_NO_OFFSETS),
-            _module(spark, f"{_STREAMING}runtime.WatermarkPropagator").noop(),
+            scala_object(spark, "scala.None"),
+            scala_object(spark, f"{_STREAMING}checkpointing.OffsetSeqMetadata").apply(_NO_OFFSETS),
+            scala_object(spark, f"{_STREAMING}runtime.WatermarkPropagator").noop(),
             False,
             *(getattr(plan, f"$lessinit$greater$default${n}")() for n in (12, 13, 14)),
             False,
         ).executedPlan()
 
 
-def _on_the_way(node: Any) -> Iterator[Any]:
-    """Nodes that a row of the stream passes; what is below a broadcast table is none of them."""
-    children = node.children()
-    below = [child for n in range(children.size()) for child in _on_the_way(children.apply(n))]
-    if below or node.getClass().getSimpleName() == "StreamingRelationExec":
+def _streaming_nodes(node: Any) -> Iterator[Any]:
+    """Nodes that rows of the stream pass, without those of a static table."""
+    below = [found for child in each(node.children()) for found in _streaming_nodes(child)]
+    if below or class_of(node) == "StreamingRelationExec":
         yield node
         yield from below
-
-
-def _module(spark: SparkSession, name: str) -> Any:
-    """A Scala object."""
-    jvm: Any = spark._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.lang.Class.forName(f"{name}$", True, loader).getField("MODULE$").get(None)

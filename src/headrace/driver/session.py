@@ -1,15 +1,14 @@
-"""The Spark session of a run: our defaults, the user's settings on top, and where they are written.
+"""The Spark session of a run: our defaults, overridden by the user's settings.
 
-Settings travel in a file of the run (mode 0600), never on a command line: PySpark puts every conf
-of a builder into the arguments of spark-submit, where `ps` shows it to everyone. Not by
-SPARK_CONF_DIR: a folder on the class path keeps a JVM from using classes kept ready (classes.py).
-Invariant: that file holds secrets, so it is gone once Spark has read it; `settings.conf` beside it
-stays, with references in place of their values.
+Settings are passed in a properties file of the run (mode 0600). PySpark would pass a builder's
+settings as arguments of spark-submit, where `ps` shows them to everyone, and with SPARK_CONF_DIR,
+a folder on the class path, the JVM could not use the class archive.
+Invariant: the file holds secrets and is deleted once Spark has read it. `settings.conf` next to it
+stays, with references instead of secrets.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import math
 import os
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace import references
+from headrace import secrets
 from headrace.errors import SetupError
 
 if TYPE_CHECKING:
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 STREAMING = "spark.sql.streaming."
 ROCKSDB = STREAMING + "stateStore.rocksdb."
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # the second compiler never pays for itself
-# Java's own choice, G1, costs a seventh of the CPU and more on heaps as small as ours; on large
-# ones it stops for shorter.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"  # the optimising compiler never pays off
+# Java's default, G1, takes a seventh or more of the CPU on small heaps. On large heaps its pauses
+# are shorter.
 COLLECTOR = "-XX:+UseParallelGC"
 COLLECTOR_HEAP_MB_MAX = 4096
 TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -47,53 +46,53 @@ class Default:
     key: str
     value: str
     why: str
-    local_only: bool = False  # only where driver and executors are one machine
+    local_only: bool = False  # only with a local master
 
 
 DEFAULTS: tuple[Default, ...] = (
-    Default("spark.sql.session.timeZone", "UTC", "the same answer on every machine"),
+    Default("spark.sql.session.timeZone", "UTC", "the same results on every machine"),
     Default(
         "spark.sql.shuffle.partitions",
         "8",
-        "Spark's 200 cost more than they give below a cluster; frozen with the first checkpoint",
+        "Spark's 200 are for clusters; the first checkpoint fixes the number",
     ),
     Default(
         STREAMING + "stateStore.providerClass",
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "state outside the heap: it may grow without stopping the driver",
+        "keeps state outside the heap, so that it can outgrow it",
     ),
     Default(
-        ROCKSDB + "changelogCheckpointing.enabled", "true", "writes what changed, not all of it"
+        ROCKSDB + "changelogCheckpointing.enabled", "true", "writes changes, not the whole state"
     ),
     Default(ROCKSDB + "boundedMemoryUsage", "true", "one limit for all state stores of a process"),
     Default(ROCKSDB + "maxMemoryUsageMB", "512", "that limit"),
     Default(
         STREAMING + "checkpointFileManagerClass",
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-        "a third of the time per commit on local disks; object stores keep Spark's own choice",
+        "commits take a third of the time on local disks; object stores keep Spark's default",
         local_only=True,
     ),
     Default(
         TIMESTAMPS,
         "TIMESTAMP_MICROS",
-        "INT96 is slow to write and has no statistics to skip files by; readers know both",
+        "INT96 is slow to write and has no statistics for skipping files",
     ),
-    Default("spark.scheduler.mode", "FAIR", "one pool a query: a heavy one cannot starve others"),
-    Default(STREAMING + "stopTimeout", "30s", "Spark would wait for ever"),
-    Default(STREAMING + "numRecentProgressUpdates", "10", "we keep the history ourselves"),
-    Default("spark.driver.memory", "1g", "room for several queries; raise it with the load"),
+    Default("spark.scheduler.mode", "FAIR", "one pool per query: a heavy one cannot starve others"),
+    Default(STREAMING + "stopTimeout", "30s", "Spark would wait forever"),
+    Default(STREAMING + "numRecentProgressUpdates", "10", "Headrace keeps the history itself"),
+    Default("spark.driver.memory", "1g", "enough for several queries; raise it with the load"),
     Default(
         JAVA_OPTIONS,
         "-Xss8m -XX:+ExitOnOutOfMemoryError",
-        "stopping inside foreachBatch overflows a small stack; a half-dead JVM helps nobody",
+        "stopping inside foreachBatch overflows a small stack; a JVM out of memory must exit",
     ),
-    Default("spark.ui.enabled", "false", "no port is opened unless asked for"),
+    Default("spark.ui.enabled", "false", "opens no port by default"),
     Default("spark.ui.killEnabled", "false", "the UI has no login"),
-    Default("spark.ui.retainedJobs", "50", "the UI's memory is sized for batch jobs"),
-    Default("spark.ui.retainedStages", "50", "as above"),
-    Default("spark.ui.retainedTasks", "1000", "as above"),
-    Default("spark.sql.ui.retainedExecutions", "20", "as above"),
-    Default(STREAMING + "ui.retainedQueries", "5", "as above"),
+    Default("spark.ui.retainedJobs", "50", "saves memory: Spark's limits are for batch jobs"),
+    Default("spark.ui.retainedStages", "50", "saves memory"),
+    Default("spark.ui.retainedTasks", "1000", "saves memory"),
+    Default("spark.sql.ui.retainedExecutions", "20", "saves memory"),
+    Default(STREAMING + "ui.retainedQueries", "5", "saves memory"),
     Default("spark.ui.showConsoleProgress", "false", "the log is a file, not a terminal"),
     Default(
         "spark.redaction.regex",
@@ -102,7 +101,7 @@ DEFAULTS: tuple[Default, ...] = (
         "Spark's own pattern misses half of these",
     ),
     Default("spark.driver.host", "127.0.0.1", "listens on loopback only", local_only=True),
-    Default("spark.driver.bindAddress", "127.0.0.1", "as above", local_only=True),
+    Default("spark.driver.bindAddress", "127.0.0.1", "listens on loopback only", local_only=True),
 )
 
 LOG4J = """rootLogger.level = warn
@@ -150,43 +149,43 @@ def settings_of(
     java: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """What spark-defaults.conf will hold: ours underneath, the user's own on top. Pure.
+    """The session's settings: our defaults, overridden by the user's. Pure.
 
-    `is_short`: a JVM that only defines and ends; it leaves nothing in the project.
-    `java`: options for this machine alone. `environment`: where Java may find some, too.
+    `is_short` is a JVM that only defines or runs SQL: it writes nothing to the project.
+    `java` are Java options for this machine. `environment` may have Java options, too.
     """
     master = user.get("spark.master", f"local[{max(4, cores)}]")
     is_local = master.startswith("local")
-    ours = {d.key: d.value for d in DEFAULTS if is_local or not d.local_only}
-    ours |= {"spark.master": master, "spark.app.name": pipeline}
+    defaults = {d.key: d.value for d in DEFAULTS if is_local or not d.local_only}
+    defaults |= {"spark.master": master, "spark.app.name": pipeline}
     if is_short:
-        ours["spark.sql.warehouse.dir"] = (run_dir / "warehouse").as_uri()
-    options = [ours[JAVA_OPTIONS], java, SHORT_LIVED if is_short else ""]
-    theirs = user.get(JAVA_OPTIONS, "")
-    found = ours | dict(user)
-    if is_local and _heap_mb(found["spark.driver.memory"]) <= COLLECTOR_HEAP_MB_MAX:
-        options.append(_collector(theirs, environment or {}))
-    return found | {JAVA_OPTIONS: " ".join(o for o in (*options, theirs) if o)}
+        defaults["spark.sql.warehouse.dir"] = (run_dir / "warehouse").as_uri()
+    options = [defaults[JAVA_OPTIONS], java, SHORT_LIVED if is_short else ""]
+    user_options = user.get(JAVA_OPTIONS, "")
+    settings = defaults | dict(user)
+    if is_local and _heap_mb(settings["spark.driver.memory"]) <= COLLECTOR_HEAP_MB_MAX:
+        options.append(_collector(user_options, environment or {}))
+    return settings | {JAVA_OPTIONS: " ".join(o for o in (*options, user_options) if o)}
 
 
-def _collector(theirs: str, environment: Mapping[str, str]) -> str:
-    """Java refuses to start with two of them."""
-    given = [theirs, *(environment.get(name, "") for name in JAVA_READS)]
-    return "" if any(_COLLECTORS.search(text) for text in given) else COLLECTOR
+def _collector(user_options: str, environment: Mapping[str, str]) -> str:
+    """Empty if the user chooses one: Java does not start with two garbage collectors."""
+    texts = [user_options, *(environment.get(name, "") for name in JAVA_READS)]
+    return "" if any(_COLLECTORS.search(text) for text in texts) else COLLECTOR
 
 
 def _heap_mb(memory: str) -> float:
-    """As Spark reads it, megabytes where there is no unit; what it cannot read it refuses."""
-    found = re.fullmatch(r"(\d+)([kmgt]?)b?", memory.strip().lower())
-    return int(found[1]) * 1024.0 ** ("kmgt".index(found[2] or "m") - 1) if found else math.inf
+    """As Spark parses it, in megabytes by default. Spark itself refuses an invalid value."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", memory.strip().lower())
+    return int(match[1]) * 1024.0 ** ("kmgt".index(match[2] or "m") - 1) if match else math.inf
 
 
 def write_conf(
-    folder: Path, settings: Mapping[str, str], given: Mapping[str, str] | None = None
+    folder: Path, settings: Mapping[str, str], user: Mapping[str, str] | None = None
 ) -> None:
-    """`given` are the user's own as they wrote them, with references that `settings` resolves."""
+    """`user` are the user's settings with unresolved secret references."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    unresolved = {key: value for key, value in (given or {}).items() if references.is_in(value)}
+    unresolved = {key: value for key, value in (user or {}).items() if secrets.is_in(value)}
     for name, text in (
         (READ_ONCE, _properties(settings)),
         (KEPT, _properties({**settings, **unresolved})),
@@ -198,12 +197,12 @@ def write_conf(
 
 
 def forget_secrets(folder: Path) -> None:
-    """Spark has read its settings. Another Spark that the user's code may start gets the rest."""
-    with contextlib.suppress(FileNotFoundError):
-        (folder / READ_ONCE).unlink()
-    told = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    if told.startswith(_option(folder, READ_ONCE)):
-        rest = told.removeprefix(_option(folder, READ_ONCE))
+    """Call it once Spark has read its settings. A second Spark, started by user code, gets them
+    without secrets."""
+    (folder / READ_ONCE).unlink(missing_ok=True)
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    if arguments.startswith(_option(folder, READ_ONCE)):
+        rest = arguments.removeprefix(_option(folder, READ_ONCE))
         os.environ["PYSPARK_SUBMIT_ARGS"] = _option(folder, KEPT) + rest
 
 
@@ -212,22 +211,22 @@ def _option(folder: Path, name: str) -> str:
 
 
 def _properties(settings: Mapping[str, str]) -> str:
-    """As Java reads them: backslashes and line ends are escaped."""
+    """In Java's properties format."""
     return "".join(f"{key} {_escape(value)}\n" for key, value in sorted(settings.items()))
 
 
 def _quick_python(folder: Path) -> Path:
-    """What starts a Python worker. Spark puts its own zip of PySpark first into PYTHONPATH, and
-    Python compiles what it imports from there in every worker anew: five times the work of the
-    installed one, which is the same. A worker that is late fails its query."""
+    """A script that starts a Python worker with the installed PySpark. Spark puts a zip of PySpark
+    first into PYTHONPATH, which every worker compiles again: five times the work, and a worker that
+    starts too late fails its query."""
     python, script = Path(sys.executable), folder / "python"
     spec, home = importlib.util.find_spec("pyspark"), os.environ.get("SPARK_HOME")
     installed = Path(spec.origin).parent if spec and spec.origin else None
     if installed is None or (home and Path(home).resolve() != installed.resolve()):
-        return python  # somebody's own Spark: its zip may be another version
+        return python  # the user's own Spark may have another version in its zip
     script.touch(mode=0o700)
     script.write_text(QUICK_PYTHON.format(python=shlex.quote(str(python))))
-    return script if os.access(script, os.X_OK) else python  # nothing is run from some disks
+    return script if os.access(script, os.X_OK) else python  # the disk may be mounted noexec
 
 
 def _escape(value: str) -> str:
@@ -235,10 +234,10 @@ def _escape(value: str) -> str:
 
 
 def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local: bool) -> None:
-    """For the JVM that is about to be launched and the Python workers below it."""
-    ours = _option(folder, READ_ONCE)
-    theirs = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").removeprefix(ours)
-    os.environ["PYSPARK_SUBMIT_ARGS"] = ours + theirs
+    """For the JVM that starts next, and for its Python workers."""
+    option = _option(folder, READ_ONCE)
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell").removeprefix(option)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = option + arguments
     os.environ["LOG4J_CONFIGURATION_FILE"] = (folder / "log4j2.properties").absolute().as_uri()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local:
@@ -249,32 +248,31 @@ def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local
 
 
 def start(packages: str = "") -> SparkSession:
-    """Raises SetupError where the JVM does not come up; its own words are in the driver's log.
-    `packages` are those that Spark has to resolve first."""
+    """Raises SetupError if the JVM does not start. `packages` are those that Spark must resolve."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     try:
         return SparkSession.builder.getOrCreate()
     except PySparkRuntimeError as exc:
-        why = f"{exc} Its own output stands in the lines above this one."
+        why = f"{exc} The JVM's output is above this line."
         if packages:
             raise SetupError(
                 f"Spark's JVM did not start; it had to resolve {packages} first.",
                 why=why,
-                fix="fetch the connector once, with Maven: headrace jars fetch kafka",
+                fix="Fetch the connector once, with Maven: headrace jars fetch kafka",
                 slug="jars-unresolved",
             ) from exc
         raise SetupError(
             "Spark's JVM did not start.",
             why=why,
-            fix="check `java -version` (17 or 21), the settings under [spark], and free memory",
+            fix="Check `java -version` (17 or 21), the settings under [spark], and free memory.",
             slug="jvm-did-not-start",
         ) from exc
 
 
 def jvm_process(spark: SparkSession) -> Any:
-    """The Popen of the JVM (spark-submit becomes java), or None if we did not start it."""
+    """The JVM's Popen, None if this process did not start it."""
     return getattr(spark.sparkContext._gateway, "proc", None)
 
 

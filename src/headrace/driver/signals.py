@@ -1,7 +1,7 @@
-"""SIGTERM and SIGINT as plain facts that loops look at.
+"""Counts SIGTERM and SIGINT for the loops.
 
-A handler runs between two instructions of the main thread, perhaps inside py4j or inside a lock:
-it may count, and start a thread, and nothing else.
+A handler runs between two instructions of the main thread, perhaps inside py4j or with a lock held,
+so it only counts and starts a thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import FrameType
 
 
 class Signals:
-    """The first asks for a drain, the second for an end now. Later ones change nothing."""
+    """The first signal asks for a drain, the second for an immediate end."""
 
     def __init__(self, on_second: Callable[[], None]) -> None:
         self._count = 0
@@ -21,15 +21,15 @@ class Signals:
 
     def install(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._take)
+            signal.signal(number, self._count_signal)
 
-    def is_asked_to_stop(self) -> bool:
+    def should_stop(self) -> bool:
         return self._count >= 1
 
     def is_hurried(self) -> bool:
         return self._count >= 2
 
-    def _take(self, _number: int, _frame: FrameType | None) -> None:
+    def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._count += 1
         if self._count == 2:
             threading.Thread(target=self._on_second, name="second-signal", daemon=True).start()

@@ -1,1 +1,1 @@
-"""Looking at results: exactly the committed data, without a JVM."""
+"""Queries over the committed data of sinks, without a JVM."""

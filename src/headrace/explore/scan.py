@@ -1,7 +1,7 @@
-"""From a table to the files that count, and to the DuckDB text that reads exactly these.
+"""Finds the committed files of a table, and builds the DuckDB SQL that reads exactly these.
 
-Invariant: of a folder that a stream writes to, only what its log has committed is ever named, and
-by its real path: what a link in the folder leads to is checked once, here.
+Invariant: of a folder that a stream writes, only files in its commit log are read, by their real
+paths: links in the folder are resolved and checked once, here.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headrace.checkpoints import committed
-from headrace.connectors.files import Files
+from headrace.checkpoints import committed_files
+from headrace.connectors.files import parquet
 from headrace.errors import SqlError
-from headrace.explore import live
-from headrace.explore.names import Table, files_of, not_committed
+from headrace.explore import live_tables
+from headrace.explore.catalog import Table, files_of, not_committed_error
 
-USE_SPARK = "headrace sql --spark reads it, with a Spark of its own (some seconds more)"
+if TYPE_CHECKING:
+    from headrace.connectors.files import Files
+
+USE_SPARK = "Use headrace sql --spark, which starts Spark (a few seconds more)."
 _VARIES = "FROM read_parquet("
 _FILES = "$files"
 _PLAIN = {"header": "header", "sep": "delim", "delimiter": "delim", "quote": "quote",
@@ -27,9 +31,9 @@ _PLAIN = {"header": "header", "sep": "delim", "delimiter": "delim", "quote": "qu
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """`at` is when the newest rows were committed. `call` reads the files, or stands for none.
+    """`at` is when the newest rows were committed. `call` is the SQL that reads the files.
 
-    The files come in as a variable: ten thousand names in the text would be parsed again and again.
+    The files are passed as a variable: ten thousand names in the SQL are slow to parse.
     """
 
     table: Table
@@ -39,8 +43,8 @@ class Scan:
     batch: int | None = None
 
     def text(self, variable: str, *, is_varying: bool = False) -> str:
-        """All rows. `is_varying`: the files differ in their columns; then all heads are read first,
-        which takes longer."""
+        """SQL for all rows. `is_varying`: the files have different columns, so DuckDB reads the
+        schemas of all files first, which takes longer."""
         call = self.call.replace(_FILES, f"getvariable({literal(variable)})", 1)
         if not is_varying or not call.startswith(_VARIES):
             return call
@@ -48,152 +52,158 @@ class Scan:
 
 
 def scan(table: Table, held: ExitStack, *, is_confined: bool = False) -> Scan:
-    """`held` keeps open what has to stay until it is read. `is_confined`: no link may lead out of
-    the table's folder."""
+    """`held` keeps files open until they are read. `is_confined`: links must not lead out of the
+    table's folder."""
     if table.snapshots:
-        return _live(table, held)
+        return _scan_live(table, held)
     sink = files_of(table)
     if (scheme := sink.path.partition(":/")[0]) not in ("", sink.path, "file"):
         raise SqlError(
-            f"{table.name!r} is on {scheme}, which is not read from here.",
+            f"{table.name!r} is on {scheme}, which DuckDB does not read.",
             where=sink.path,
             fix=USE_SPARK,
             slug="needs-spark",
         )
     if sink.format not in _READERS:
         raise SqlError(
-            f"{table.name!r} is in {sink.format} files, which DuckDB does not read.",
+            f"{table.name!r} has {sink.format} files, which DuckDB does not read.",
             where=sink.path,
             fix=USE_SPARK,
             slug="needs-spark",
         )
     folder = Path(os.path.realpath(sink.identity()))
     above = folder.parents if table.is_part else ()
-    owner = next((one for one in (folder, *above) if _has_log(one)), None)
+    owner = next((path for path in (folder, *above) if _has_log(path)), None)
     within = folder if is_confined else None
     if owner is None:
-        return _plain(table, sink, folder, within)
-    return _committed(table, sink, folder, owner, within)
+        return _scan_plain(table, sink, folder, within)
+    return _scan_committed(table, sink, folder, owner, within)
 
 
-def _live(table: Table, held: ExitStack) -> Scan:
+def _scan_live(table: Table, held: ExitStack) -> Scan:
     """The newest snapshot holds all rows."""
     folder = Path(table.snapshots)
-    found = live.opened(folder, held)
-    paths = (found.path,) if found else ()
-    call = _call(table, Files(table.snapshots, "parquet"), folder, paths)
-    return Scan(table, paths, call, found.at if found else None, found.batch if found else None)
+    snapshot = live_tables.open_snapshot(folder, held)
+    paths = (snapshot.path,) if snapshot else ()
+    call = _build_call(table, parquet(table.snapshots), folder, paths)
+    if snapshot is None:
+        return Scan(table, paths, call)
+    return Scan(table, paths, call, snapshot.at, snapshot.batch)
 
 
-def _committed(table: Table, sink: Files, folder: Path, owner: Path, within: Path | None) -> Scan:
-    """`owner` is where the log is; `folder` may be a part of it: one partition, or one file."""
-    # The moment before the files: what is read is at least as new as is said.
-    at, batch = committed.newest(owner)
-    paths = _real(_logged(owner), owner if within else None)
+def _scan_committed(
+    table: Table, sink: Files, folder: Path, owner: Path, within: Path | None
+) -> Scan:
+    """`owner` has the log; `folder` may be a partition or a file in it."""
+    # The time before the files: the data is at least as recent as reported.
+    at, batch = committed_files.newest(owner)
+    paths = _resolve_links(_list_committed_paths(owner), owner if within else None)
     if folder != owner:
         paths = [path for path in paths if f"{path}/".startswith(f"{folder}/")]
         if not paths:
-            raise not_committed(str(folder), f"The log of {owner} lists nothing there.")
-    return Scan(table, tuple(paths), _call(table, sink, folder, tuple(paths)), at, batch)
+            raise not_committed_error(str(folder), f"It is not in the commit log of {owner}.")
+    return Scan(table, tuple(paths), _build_call(table, sink, folder, tuple(paths)), at, batch)
 
 
-def _logged(owner: Path) -> list[str]:
-    return [one.path for one in committed.files(owner, with_batches=False) if one.size > 0]
+def _list_committed_paths(owner: Path) -> list[str]:
+    return [file.path for file in committed_files.files(owner, with_batches=False) if file.size > 0]
 
 
-def _plain(table: Table, sink: Files, folder: Path, within: Path | None) -> Scan:
-    """A folder that no stream writes to: all files in it, as Spark would take them."""
+def _scan_plain(table: Table, sink: Files, folder: Path, within: Path | None) -> Scan:
+    """A folder that no stream writes: all files that Spark would read."""
     if not folder.exists():
         written = f" {table.written_by} has not written anything yet." if table.written_by else ""
         raise SqlError(
-            f"There is nothing at {folder}.{written}",
-            fix="headrace status says how far it is" if written else "Name an existing folder.",
+            f"{folder} does not exist.{written}",
+            fix="headrace status shows its progress." if written else "Name an existing folder.",
             slug="nothing-to-read",
         )
     paths: tuple[str, ...] = (str(folder),)
     if folder.is_dir():
-        paths = tuple(_real(sorted(_visible(folder)), within))
+        paths = tuple(_resolve_links(sorted(_list_visible(folder)), within))
     at = max((os.stat(path).st_mtime for path in paths if os.path.exists(path)), default=None)
-    return Scan(table, paths, _call(table, sink, folder, paths), at)
+    return Scan(table, paths, _build_call(table, sink, folder, paths), at)
 
 
-def _visible(folder: Path) -> list[str]:
-    found = []
+def _list_visible(folder: Path) -> list[str]:
+    paths = []
     for place, folders, names in os.walk(folder):
         if _has_log(Path(place)):
-            found += _logged(Path(place))
+            paths += _list_committed_paths(Path(place))
             folders.clear()
             continue
         folders[:] = [f for f in folders if not f.startswith((".", "_")) or "=" in f]
-        found += [os.path.join(place, n) for n in names if not n.startswith((".", "_"))]
-    return found
+        paths += [os.path.join(place, n) for n in names if not n.startswith((".", "_"))]
+    return paths
 
 
 def _has_log(folder: Path) -> bool:
-    return (folder / committed.LOG).is_dir()
+    return (folder / committed_files.LOG).is_dir()
 
 
-def _real(paths: Iterable[str], within: Path | None) -> list[str]:
-    """What is behind links; with `within` there may be none below that folder.
+def _resolve_links(paths: Iterable[str], within: Path | None) -> list[str]:
+    """Resolves links; with `within`, a link below that folder is an error.
 
-    Ten thousand files share a few folders, which are resolved once.
+    Each folder is resolved once: ten thousand files share a few folders.
     """
     folders: dict[str, tuple[str, Mapping[str, bool]]] = {}
-    found = []
+    resolved = []
     for path in paths:
         folder, _, name = path.rpartition("/")
         if folder not in folders:
-            folders[folder] = _looked_at(folder)
+            folders[folder] = _inspect_folder(folder)
         place, is_link = folders[folder]
         real = f"{place}/{name}"
         if name not in is_link:
-            raise _missing(path)
+            raise _missing_file_error(path)
         if is_link[name]:
             real = os.path.realpath(real)
-        if within is not None and not _is_itself(path, real, within):
-            raise live.misplaced(path)
-        found.append(real)
-    return found
+        if within is not None and not _is_no_link(path, real, within):
+            raise live_tables.misplaced_file_error(path)
+        resolved.append(real)
+    return resolved
 
 
-def _looked_at(folder: str) -> tuple[str, Mapping[str, bool]]:
-    """Where it really is, and which of the names in it are links."""
+def _inspect_folder(folder: str) -> tuple[str, Mapping[str, bool]]:
+    """Its real path, and for each name in it whether it is a link."""
     place = os.path.realpath(folder)
     with suppress(FileNotFoundError), os.scandir(place) as entries:
-        return place, {one.name: one.is_symlink() for one in entries}
+        return place, {entry.name: entry.is_symlink() for entry in entries}
     return place, {}
 
 
-def _missing(path: str) -> SqlError:
+def _missing_file_error(path: str) -> SqlError:
     return SqlError(
         f"{path} is missing.",
-        why="The sink's log lists it, so rows are lost or their folder was moved.",
+        why="The commit log of the sink lists it, so rows were lost or the folder was moved.",
         where=path,
         fix="Restore it from a backup, or move the folder back.",
         slug="committed-file-missing",
     )
 
 
-def _is_itself(path: str, real: str, within: Path) -> bool:
-    """A link would change what the path is called below the folder."""
+def _is_no_link(path: str, real: str, within: Path) -> bool:
+    """False for a link: its real path differs below the folder."""
     inside = f"{within}/"
     return real.startswith(inside) and path.endswith(real[len(inside) - 1 :])
 
 
-def _call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...]) -> str:
+def _build_call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...]) -> str:
     columns = _columns(table.schema or sink.schema)
     if not paths:
         if not columns:
             raise SqlError(
-                f"{table.name!r} holds no rows yet, and its columns are not known.",
+                f"{table.name!r} has no rows yet, and its columns are unknown.",
                 where=str(folder),
-                fix="deploy the stream that writes it: headrace up",
+                fix="Deploy the stream that writes it: headrace up",
                 slug="nothing-to-read",
             )
-        shape = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
+        shape = ", ".join(
+            f"NULL::{kind} AS {quote_identifier(name)}" for name, kind in columns.items()
+        )
         return f"SELECT {shape} WHERE false"
     folders = {path.rpartition("/")[0] for path in paths}
-    parts = {name for one in folders for name in _partitions(one, folder)}
+    parts = {name for path in folders for name in _partitions(path, folder)}
     inside = {name: kind for name, kind in columns.items() if name not in parts}
     options = _READERS[sink.format](sink, inside)
     if parts:
@@ -206,7 +216,7 @@ def _call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...]) -> st
 
 
 def _partitions(place: str, folder: Path) -> list[str]:
-    """FOLDER/day=2026-01-01/hour=3: the names before the signs."""
+    """The partition columns of a path: FOLDER/day=2026-01-01/hour=3 has day and hour."""
     inside = Path(place)
     if not inside.is_relative_to(folder):
         return []
@@ -214,7 +224,7 @@ def _partitions(place: str, folder: Path) -> list[str]:
 
 
 def _columns(schema: str | None) -> dict[str, str]:
-    """Spark's DDL as names and DuckDB's types."""
+    """The columns of Spark's DDL, with DuckDB's types."""
     from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
 
@@ -230,7 +240,7 @@ def _columns(schema: str | None) -> dict[str, str]:
 
 
 def _parquet(sink: Files, columns: dict[str, str]) -> dict[str, str]:
-    return {}  # the files say it themselves
+    return {}  # the files contain their schema
 
 
 def _json(sink: Files, columns: dict[str, str]) -> dict[str, str]:
@@ -249,13 +259,13 @@ def _csv(sink: Files, columns: dict[str, str]) -> dict[str, str]:
     return options
 
 
-def _lines(sink: Files, columns: dict[str, str]) -> dict[str, str]:
+def _text(sink: Files, columns: dict[str, str]) -> dict[str, str]:
     name = next(iter(columns), "value")
     return {"columns": _struct({name: "VARCHAR"}), "header": "false", "delim": r"'\0'",
             "quote": "''", "escape": "''", "auto_detect": "false"}  # fmt: skip
 
 
-_READERS = {"parquet": _parquet, "json": _json, "csv": _csv, "text": _lines}
+_READERS = {"parquet": _parquet, "json": _json, "csv": _csv, "text": _text}
 _FUNCTIONS = {"parquet": "read_parquet", "json": "read_json", "csv": "read_csv", "text": "read_csv"}
 
 
@@ -267,5 +277,5 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -1,1 +1,1 @@
-"""The catalogue of failures: from the text of an error to its kind, plain words and a fix."""
+"""The failure catalogue: maps the text of an error to its kind, an explanation and a fix."""

@@ -1,8 +1,8 @@
-"""The same failure gives the same fingerprint, in every run. Read by `classify`.
+"""A fingerprint that identifies a failure across runs.
 
-The three-times rule and alerts compare fingerprints, so what changes from run to run (ids, times,
-offsets, temporary names, which of several bad values came first) is taken out, and what makes two
-failures different (the exception, a column's name, the line of code) is kept.
+The three-failures rule and alerts compare fingerprints. So a fingerprint ignores values that differ
+between runs (ids, times, offsets, temporary names, which bad value came first) and keeps those that
+distinguish failures (the exception, a column's name, the line of code).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import re
 
-from headrace.failures.pieces import Frame
+from headrace.failures.stack_trace import Frame
 
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), by)
     for pattern, by in (
         (r"\s*SQLSTATE: \w{5}", ""),
-        # Which bad value is met first depends on which task was faster.
+        # Which bad value comes first depends on which task was faster.
         (r"(The value )(?:'[^'\n]*'|\"[^\"\n]*\")", r"\1*"),
         (r"(Text )'[^'\n]*'( could not be parsed)", r"\1*\2"),
         (r"(record parsing: ).*?(\. Parse Mode)", r"\1*\2"),
@@ -30,20 +30,20 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b", "#"),
         (r"@[0-9a-f]{4,8}\b", "@#"),  # Object.toString of the JVM
         (r"\b(o|TID |stage |task )\d+(?:\.\d+)?", r"\1#"),  # o275.collectToPython
-        (r"(?<![A-Za-z_])\d+(?:[.,:]\d+)*", "#"),  # but load1 and load2 are two columns
+        (r"(?<![A-Za-z_])\d+(?:[.,:]\d+)*", "#"),  # load1 and load2 are different columns
         (r"\s+", " "),
     )
 )
 
 
-def normalised(message: str) -> str:
+def normalise(message: str) -> str:
     for pattern, by in _RULES:
         message = pattern.sub(by, message)
     return message.strip()
 
 
 def fingerprint(slug: str, exception: str, message: str, frame: Frame | None) -> str:
-    """Of a frame the source line, not its number: an edit elsewhere in the file is no change."""
+    # The text of the source line, not its number, which changes with edits elsewhere in the file.
     place = (frame.file, frame.function, frame.code or str(frame.line)) if frame else ()
-    told = "\0".join((slug, exception, normalised(message), *place))
-    return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
+    text = "\0".join((slug, exception, normalise(message), *place))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,28 +1,29 @@
-"""An alert's nouns: how grave it may be, and a line of the file in which a driver hands rows over.
+"""Alerts: severities, and the rows with which a query opens and resolves them.
 
-Lines are written by `connectors/alert.py`, one file a batch, and taken by `supervisor/taking.py`;
-rows of real-time queries come by a topic instead (`relay/alerting.py`).
-Invariant: `from_line` gives a whole row or raises ValueError, whatever stands in the file.
+`connectors/alert.py` writes one file per batch and `supervisor/alert_files.py` reads it; rows of
+real-time queries come through a topic instead (`relay/alert_topics.py`).
+Invariant: `from_line` gives a whole row or raises ValueError, whatever the file holds.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-SEVERITIES = ("info", "warning", "error", "critical")  # the least grave first
+from headrace.model.numbers import real
+
+SEVERITIES = ("info", "warning", "error", "critical")  # in ascending order
 RULE_OF_ROWS = "row"  # the rule of alerts that a query's rows opened
 
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """Consecutive rows of one key that say the same; title and data are those of the last one.
+    """Consecutive equal rows of one key; title and data are those of the last one.
 
-    `at` is what the rows say, `told_at` when their batch was written. `query_id` and `batch` tell
-    a batch that is seen again.
+    `at` is the time in the rows, `told_at` when their batch was written. `query_id` and `batch`
+    identify a batch that is read again.
     """
 
     query_id: str
@@ -37,7 +38,7 @@ class AlertRow:
     count: int = 1
     resolve_after_s: float | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    left_out: bool = False  # not a row: it says that there were too many of them
+    left_out: bool = False  # stands for rows that were left out: there were too many
 
     def to_line(self) -> str:
         body = {name: getattr(self, name) for name in self.__slots__}
@@ -60,7 +61,7 @@ class AlertRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A row of the alerts topic. One with the same `twin` was sent twice; None: it has none."""
+    """A row of the alerts topic. Rows with the same `twin`, if any, are copies of one."""
 
     pipeline: str
     query: str
@@ -71,11 +72,11 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ByTopic:
-    """A query whose alert rows come by a topic: since when somebody looks there, until when all
-    of them were taken, and what is wrong, in words. A query whose topic was changed has two, while
-    rows of an earlier version may be in the old one. `lost` rows, of whichever query, the broker
-    had deleted before they were taken; `lost_at` is when the last of them were missed."""
+class TopicAlerts:
+    """A query whose alert rows come through a topic: since when it is read, until when all rows
+    were read, and the problem. A query whose topic was changed has two, while the old one may hold
+    rows of an earlier version. `lost` rows (of any query) were deleted by the broker before they
+    were read, the last of them at `lost_at`."""
 
     pipeline: str
     query: str
@@ -101,8 +102,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(float(value))  # type: ignore[arg-type]
+    return real(value) is not None
 
 
 _SHAPE: Mapping[str, Callable[[Any], bool]] = {

@@ -1,7 +1,7 @@
-"""What a driver tells: one JSON object a line in the run's events file.
+"""Events of a run: one JSON object a line in its events file.
 
-Written by `driver/events.py`, read by `supervisor/`. Programs may read the file too: the kinds and
-their fields are documented in docs/reference/events.md, and nothing is ever taken out of a line.
+Written by `driver/events.py`, read through `state/event_file.py`. Users' programs may read the file
+too: docs/reference/events.md documents the kinds and their fields, and no field is ever removed.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
+from headrace.model.progress import Progress, from_spark
 
-class Kind(StrEnum):
+
+class EventKind(StrEnum):
     """Past tense: an event has happened."""
 
     RUN_STARTED = "run_started"  # pid, jvm_pid, spark_version, master, version, profile
@@ -33,14 +36,20 @@ class Kind(StrEnum):
     EXITED = "exited"  # the content of exit.json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Event:
-    """`query` is the query's name within its pipeline, where the event is about one."""
+    """`query` is the query's name within its pipeline, if the event is about one."""
 
     at: float  # seconds since the epoch, UTC
-    kind: Kind
+    kind: EventKind
     query: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def progress(self) -> Progress | None:
+        """Of a `progressed` event. Parsed once, though several readers ask for it."""
+        raw = self.data.get("progress") if self.kind is EventKind.PROGRESSED else None
+        return from_spark(raw) if isinstance(raw, Mapping) else None
 
     def to_line(self) -> str:
         body = {"at": round(self.at, 3), "event": self.kind.value}
@@ -54,5 +63,5 @@ class Event:
         body = json.loads(line)
         if not isinstance(body, dict) or "event" not in body or "at" not in body:
             raise ValueError(f"not an event: {line[:80]!r}")
-        at, kind, query = body.pop("at"), Kind(body.pop("event")), body.pop("query", None)
+        at, kind, query = body.pop("at"), EventKind(body.pop("event")), body.pop("query", None)
         return cls(at=float(at), kind=kind, query=query, data=body)

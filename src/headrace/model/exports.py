@@ -1,4 +1,4 @@
-"""Progress on its way out of the house: how far an exporter has come, and what it had to drop."""
+"""The export of progress events to another system: its position, and what it had to drop."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from headrace.model.runs import Jsonable
 
-NEWS_S = 24 * 3600.0  # so long it is said that some were dropped
+NEWS_S = 24 * 3600.0  # how long a drop is reported
 
 
 @dataclass(frozen=True, slots=True)
 class Export(Jsonable):
-    """`runs`: of each run where in its events file to go on (`at`), and how many of its events have
-    been read and not been delivered (`waiting`). `dropped` is of the project's whole life, and
-    `dropped_at` of the last one. `to` and `problem` are for people."""
+    """`runs`: for each run the position in its events file to continue from (`at`), and how many
+    events are read but not delivered (`waiting`). `dropped` counts over the project's whole life;
+    `dropped_at` is the time of the last one. `to` and `problem` are for people."""
 
     name: str
     to: str = ""
@@ -27,7 +27,7 @@ class Export(Jsonable):
     runs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def words(self, now: float) -> str | None:
-        """What a person should know; None while all is well, and has been for a day."""
+        """A problem of now or of the last day, as text."""
         is_news = self.dropped_at is not None and now - self.dropped_at < NEWS_S
         if not is_news and not self.problem:
             return None
@@ -38,7 +38,7 @@ class Export(Jsonable):
         said = ", ".join(one for one in counts if one) or "none waits"
         return f"progress events to {self.to}: {said}. {self.problem or ''}".rstrip()
 
-    def shown(self) -> dict[str, Any]:
-        """Without the places in files."""
+    def to_status_json(self) -> dict[str, Any]:
+        """Without the positions."""
         names = ("name", "to", "sent", "dropped", "dropped_at", "waiting", "problem")
         return {name: getattr(self, name) for name in names}

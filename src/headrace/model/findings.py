@@ -1,6 +1,6 @@
 """A finding: something is wrong with a query although nothing has failed.
 
-Made by `model/conditions/`, carried by `status`, shown by the command line, the page and the API.
+Made by `health/conditions/`, carried by `status`, shown by the command line, the page and the API.
 """
 
 from __future__ import annotations

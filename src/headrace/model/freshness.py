@@ -1,9 +1,8 @@
-"""How old answers are: the ages of records when their batch was committed. Pure.
+"""Freshness: the ages of records when their batch was committed. Pure.
 
-The driver condenses the ages of one batch (`driver/fresh.py`), the fold keeps those of the last
-batches (`model/runview.py`), and both ask for percentiles here.
-Invariant: every record weighs the same, so a batch with many rows speaks louder than one with few;
-a percentile is the age of a real record or lies above it, never below.
+The driver condenses the ages of one batch (`driver/freshness.py`), the fold keeps those of the last
+batches (`health/run_view.py`). Invariant: every record has the same weight, and a percentile is the
+age of a real record or above it, never below.
 """
 
 from __future__ import annotations
@@ -15,10 +14,12 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from headrace.model.numbers import real
+
 BATCHES_MAX = 64
 WINDOW_S = 900.0
 BASES = ("arrival", "event", "trigger")
-# Where the ages of a batch are cut, in hundredths: finer at the old end, which p99 is about.
+# The percentiles that are kept of a batch: finer at the old end, for p99.
 CUTS = (*range(5, 100, 5), 96, 97, 98, 99, 100)
 AGE_MS_MAX = 1e15
 
@@ -26,10 +27,10 @@ Points = Iterable[tuple[float, float]]  # age in ms, weight
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class AgeSample:
     """One batch: `n` records, and (age in ms, how many of a hundred records), youngest first."""
 
-    at: float  # when the driver told of it
+    at: float  # when the driver reported it
     basis: str
     n: int
     ages: tuple[tuple[float, int], ...]
@@ -37,19 +38,19 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Window:
-    """The last batches: so many, and none older than so long before the newest.
+class AgeWindow:
+    """The last batches, bounded by number and by age.
 
-    It is looked at many times a second and changes once a batch, so it works a thing out once.
+    Percentiles are cached: they are read many times a second and change once a batch.
     """
 
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[AgeSample, ...] = ()
 
-    def plus(self, new: Sample) -> Window:
+    def plus(self, new: AgeSample) -> AgeWindow:
         kept = self.samples
         if kept and new.at - kept[0].at > WINDOW_S:
             kept = tuple(sample for sample in kept if new.at - sample.at <= WINDOW_S)
-        return Window((*kept, new)[-BATCHES_MAX:])
+        return AgeWindow((*kept, new)[-BATCHES_MAX:])
 
     @property
     def basis(self) -> str | None:
@@ -64,11 +65,11 @@ class Window:
         return over(self.samples, 99)
 
 
-NOTHING = Window()
+NOTHING = AgeWindow()
 
 
-def told(basis: str, n: int, points: Points) -> dict[str, Any] | None:
-    """The ages of a batch as `progressed` carries them. None without any."""
+def ages_to_json(basis: str, n: int, points: Points) -> dict[str, Any] | None:
+    """The ages of a batch as in `progressed`. None without any."""
     known = sorted((max(0.0, age), weight) for age, weight in points if weight > 0)
     if not known:
         return None
@@ -78,12 +79,12 @@ def told(basis: str, n: int, points: Points) -> dict[str, Any] | None:
         "p50_ms": round(percentile(known, 50) or 0.0),
         "p99_ms": round(percentile(known, 99) or 0.0),
         "newest_ms": round(known[0][0]),
-        "ages": [[round(age), share] for age, share in _condensed(known)],
+        "ages": [[round(age), share] for age, share in _condense(known)],
     }
 
 
-def heard(body: Any, at: float) -> Sample | None:
-    """What `told` wrote, from a file that may hold anything. None if it is not that."""
+def heard(body: Any, at: float) -> AgeSample | None:
+    """From `ages_to_json`. None if the body is anything else: files may hold anything."""
     if not isinstance(body, Mapping) or body.get("basis") not in BASES:
         return None
     n, newest, ages = body.get("n"), _age(body.get("newest_ms")), body.get("ages")
@@ -99,16 +100,16 @@ def heard(body: Any, at: float) -> Sample | None:
         if age is None or share is None or not 0 < share <= 100:
             return None
         known.append((age, int(share)))
-    return Sample(at, body["basis"], n, tuple(known), newest)
+    return AgeSample(at, body["basis"], n, tuple(known), newest)
 
 
-def over(samples: Iterable[Sample], percent: int) -> float | None:
-    """A percentile over several batches, each record of theirs counted once."""
+def over(samples: Iterable[AgeSample], percent: int) -> float | None:
+    """A percentile over the records of several batches."""
     return percentile(((age, share * s.n) for s in samples for age, share in s.ages), percent)
 
 
 def percentile(points: Points, percent: int) -> float | None:
-    """The age that so many of a hundred records do not exceed. None without records."""
+    """The age that this share of the records does not exceed. None without records."""
     known = sorted(points)
     total = math.fsum(weight for _, weight in known)
     seen = 0.0
@@ -119,7 +120,7 @@ def percentile(points: Points, percent: int) -> float | None:
     return known[-1][0] if known else None
 
 
-def _condensed(known: Sequence[tuple[float, float]]) -> list[tuple[float, int]]:
+def _condense(known: Sequence[tuple[float, float]]) -> list[tuple[float, int]]:
     """At most one pair a cut; equal ages in one. `known` is sorted."""
     total = math.fsum(weight for _, weight in known)
     found: list[tuple[float, int]] = []
@@ -136,6 +137,5 @@ def _condensed(known: Sequence[tuple[float, float]]) -> list[tuple[float, int]]:
 
 
 def _age(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value <= AGE_MS_MAX else None
+    age = real(value)
+    return age if age is not None and 0 <= age <= AGE_MS_MAX else None

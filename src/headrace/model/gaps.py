@@ -1,5 +1,5 @@
-"""Records that are gone from a broker before a query has read them. A person may agree to go on
-without them, and does so once: by the gaps that were shown, until they are behind."""
+"""Records that a broker deleted before a query read them. A person may accept the gaps that were
+shown; the query then continues without them, once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from headrace.model.runs import Jsonable
 
 @dataclass(frozen=True, slots=True)
 class Gap(Jsonable):
-    """`first` to before `low` are gone; `low` is None where the whole partition is, and then
-    `is_named` says that the source cannot be read without it. `high` below `first`: the topic was
-    made anew, and counts from 0 again. `checkpoint` is the query's, which says where it stands."""
+    """Records from `first` to before `low` are gone. `low` is None if the partition is; then
+    `is_named` means that the source cannot be read without it. `high` below `first`: the topic was
+    recreated and counts from 0 again. `checkpoint` is the query's, which has its position."""
 
     query: str
     topic: str
@@ -26,17 +26,17 @@ class Gap(Jsonable):
     def in_words(self) -> str:
         at = f"{self.query}: {self.topic}, partition {self.partition}"
         if self.low is None:
-            return f"{at} does not exist any more (it stood at {self.first:,})"
+            return f"{at} no longer exists (position {self.first:,})"
         if self.first > self.high:
-            # Spark goes on at the end: a position in the old topic says nothing about the new one.
+            # Spark continues at the end: a position in the old topic means nothing in the new one.
             return (
-                f"{at} was made anew: it stood at {self.first:,}, now it ends at {self.high:,}; "
-                f"what is in it now is left out, too: {self.high - self.low:,} records"
+                f"{at} was recreated: position {self.first:,}, but it ends at {self.high:,}; "
+                f"its current records are left out too: {self.high - self.low:,}"
             )
         return f"{at}: {self.low - self.first:,} records, from {self.first:,} to {self.low - 1:,}"
 
     def is_behind(self, position: int | None) -> bool:
-        """Whether a query that stands there, or nowhere in this partition, has passed it."""
-        if self.low is None or self.first > self.high:  # no place in what is gone is before it
+        """Whether a query at this position (None: it never read the partition) has passed it."""
+        if self.low is None or self.first > self.high:  # the partition is gone or recreated
             return position != self.first
-        return position is None or position >= self.low or position < self.first  # made anew
+        return position is None or position >= self.low or position < self.first  # recreated

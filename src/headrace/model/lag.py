@@ -1,5 +1,5 @@
-"""How far behind a query is in the topics that it reads: records, seconds, and how long until data
-is lost. Made by the relay, also while the query is down. Pure.
+"""The lag of a query in its topics: records, seconds, and the time until data is lost. Measured
+by the relay, also while the query is down. Pure.
 """
 
 from __future__ import annotations
@@ -8,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from headrace.model.health import span
+from headrace.model.times import span
 
-SEEN_S = 30.0  # an older look says nothing about now
-RATE_S_MIN = 3.0  # a rate over less than that is noise
+SEEN_S = 30.0  # an older measurement is void
+RATE_S_MIN = 3.0  # a rate over less is noise
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """`next` is the record that it reads next, `low` and `high` where the partition begins and
-    ends. `waits_s`: since when the oldest unread record waits; `kept_s`: how long the topic keeps
-    one; None: not known, or for ever."""
+    """`next` is the next record to read, `low` and `high` are the ends of the partition. `waits_s`:
+    how long the oldest unread record has waited; `kept_s`: the topic's retention. None: unknown, or
+    unlimited."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class PartitionLag:
         return max(0, self.high - max(self.next, self.low))
 
     @property
-    def gone(self) -> int:
+    def lost_records(self) -> int:
         return max(0, self.low - self.next)
 
     @property
@@ -46,18 +46,18 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class QueryLag:
-    """`at` is when it was looked. With a `problem` nothing else is known."""
+    """`at` is the time of the measurement. With a `problem` nothing else is known."""
 
     pipeline: str
     query: str
     at: float
     partitions: tuple[PartitionLag, ...] = ()
     catch_up_s: float | None = None  # at the rates of the last minute; None: not in sight
-    is_real_time: bool = False  # it writes down where it is at the end of a batch only
-    written_s: float | None = None  # of a real-time one: how old its topic's newest record is
+    is_real_time: bool = False  # its position is known at the end of a batch only
+    written_s: float | None = None  # of a real-time one: age of the newest record in its topic
     problem: str | None = None
     group: str | None = None  # the consumer group that is moved along with it
-    group_problem: str | None = None  # why that group does not stand where the query does
+    group_problem: str | None = None  # why the group could not be moved
 
     @property
     def records(self) -> int | None:
@@ -76,12 +76,12 @@ class QueryLag:
         return min(known, default=None)
 
     @property
-    def gone(self) -> int:
-        return sum(one.gone for one in self.partitions)
+    def lost_records(self) -> int:
+        return sum(one.lost_records for one in self.partitions)
 
     @property
     def note(self) -> str | None:
-        """How the numbers are to be read."""
+        """A note on the numbers."""
         if self.problem or not self.is_real_time:
             return None
         newest = (
@@ -93,19 +93,19 @@ class QueryLag:
         return now - self.at <= SEEN_S
 
     def as_of(self, now: float) -> QueryLag:
-        """The same, unless it is too old to say anything: then nothing but that is known."""
+        """The same, or only a problem if the measurement is too old."""
         if self.is_of(now):
             return self
-        words = f"nobody has looked for {span(now - self.at)}: no supervisor runs, or no relay"
+        words = f"not measured for {span(now - self.at)}: no supervisor or no relay is running"
         return replace(self, partitions=(), catch_up_s=None, written_s=None, problem=words)
 
     def to_json(self) -> dict[str, Any]:
-        """With what is worked out, for who reads it."""
+        """With the derived numbers."""
         worked_out = {
             "records": self.records,
             "seconds": self.seconds,
             "loss_in_s": self.loss_in_s,
-            "gone": None if self.problem else self.gone,
+            "gone": None if self.problem else self.lost_records,
             "note": self.note,
         }
         return {**asdict(self), **worked_out}
@@ -121,8 +121,7 @@ class QueryLag:
 
 
 def catch_up_s(seen: Sequence[QueryLag]) -> float | None:
-    """From looks at one query, the oldest first: how long until it has caught up, if it goes on as
-    it did between them."""
+    """Seconds until it has caught up, at the rate between these measurements, oldest first."""
     good = [one for one in seen if not one.problem]
     if not seen or seen[-1].problem or len(good) < 2 or good[-1].at - good[0].at < RATE_S_MIN:
         return None

@@ -1,4 +1,4 @@
-"""An outage: a source that does not answer a query. Told by the driver, shown by a finding."""
+"""An outage: a source that does not answer a query. Reported by the driver, shown as a finding."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.model.numbers import real
+
 TEXT_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """`error` names the address and what the client met there: "Kafka HOST:PORT: connection
-    refused". `since` is when the query began to wait."""
+    """`error` names the address and the client's error: "Kafka HOST:PORT: connection refused".
+    `since` is when the query began to wait."""
 
     error: str
     since: float
@@ -21,10 +23,10 @@ class Outage:
 
     @classmethod
     def heard(cls, data: Mapping[str, Any], at: float) -> Outage:
-        since, source, known = data.get("since"), data.get("source"), data.get("addresses")
+        since, source, known = real(data.get("since")), data.get("source"), data.get("addresses")
         return cls(
             error=str(data.get("error") or "no answer")[:TEXT_MAX],
-            since=float(since) if isinstance(since, int | float) else at,
+            since=at if since is None else since,
             source=str(source)[:TEXT_MAX] if source else None,
             addresses=tuple(str(one)[:200] for one in known if one)[:10]
             if isinstance(known, list)

@@ -1,4 +1,4 @@
-"""A pipeline as defined: all that processes without Spark know of it."""
+"""The definition of a pipeline, for processes without Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a definition stands: a path relative to the project, and a line."""
+    """A path relative to the project, and a line."""
 
     file: str
     line: int
@@ -29,8 +29,8 @@ class Node:
     connector: Mapping[str, Any] | None = None  # kind and fields, secrets as references
     schema: str | None = None  # DDL
     streaming: bool = True
-    engines: tuple[str, ...] = ()  # what opens the records of each hr.parse_json in it
-    is_declared: bool = True  # False: a function reads it itself, and Spark's plan tells so
+    engines: tuple[str, ...] = ()  # the parser of each hr.parse_json in it
+    is_declared: bool = True  # False: a function reads it, found in Spark's plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`.headrace/versions/HASH/definition.PROFILE.PIPELINE.json`."""
+    """`.headrace/versions/HASH/definitions/PROFILE/PIPELINE.json`."""
 
     pipeline: str
     profile: str

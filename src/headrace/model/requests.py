@@ -1,4 +1,4 @@
-"""What a person asks of the supervisor: a small file in `.headrace/requests/`, answered by one."""
+"""A request to the supervisor: a small file in `.headrace/requests/`. Its reply is another one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from headrace.model.runs import Jsonable
 
 
-class What(StrEnum):
+class Action(StrEnum):
     DEPLOY = "deploy"  # run this version (drain and switch if another runs)
     START = "start"
     STOP = "stop"  # drain
     CUT = "cut"  # stop at once, without waiting for a batch boundary
     RESTART = "restart"
     ROLLBACK = "rollback"  # to `version`, or to the one before
-    RESTORE = "restore"  # what `run` has replaced, at its end
+    RESTORE = "restore"  # what `run` had replaced
     DOWN = "down"  # drain all, end the supervisor, keep what should run
 
 
@@ -34,15 +34,15 @@ class Request(Jsonable):
     script: bool = False
     args: tuple[str, ...] = ()
     dev: bool = False
-    replaces: bool = False  # of a deploy by `run`: may take the place of what is kept running
+    replaces: bool = False  # of a deploy by `run`: may replace a deployed pipeline
     session: str = ""  # the deploy of the `run` that asks this at its end
     accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # of a start: Gap.to_json()
     note: str = ""  # for the audit
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Jsonable):
-    """`.headrace/answers/ID.json`: what became of a request."""
+class Reply(Jsonable):
+    """`.headrace/answers/ID.json`."""
 
     id: str
     ok: bool

@@ -45,13 +45,13 @@ def run_name(pipeline: str, at: float, random: str) -> str:
 
 
 def parse_run_name(run: str) -> RunName | None:
-    """None for what is no run's name: folders may hold anything."""
+    """None if it is not the name of a run: folders may hold anything."""
     found = _NAME.fullmatch(run)
     return RunName(found["pipeline"], found["second"]) if found else None
 
 
 def pipeline_of(run: str) -> str:
-    """The pipeline of a run; of what is no run's name, the name itself."""
+    """The pipeline of a run; if it is not the name of a run, the name itself."""
     found = parse_run_name(run)
     return found.pipeline if found else run
 
@@ -68,7 +68,7 @@ class Desired(Jsonable):
 
     pipeline: str
     wanted: str  # Wanted
-    version: str  # the code is .headrace/versions/VERSION/files; "" if nobody knows
+    version: str  # the code is .headrace/versions/VERSION/files; "" if unknown
     profile: str
     file: str  # the pipeline's file or script, relative to the project
     script: bool = False
@@ -101,19 +101,19 @@ class RunSpec(Jsonable):
     attempt: int = 1
     restarts: int = 0  # of this generation, before this run
     at: float = 0.0
-    accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # what is gone is left out
+    accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # deleted records are skipped
     define: tuple[str, ...] = ()  # definition mode: files to define, nothing is started
-    question: Mapping[str, Any] = field(default_factory=dict)  # one question in SQL, nothing else
+    question: Mapping[str, Any] = field(default_factory=dict)  # one SQL query, nothing else
 
     @property
     def accepts_gap(self) -> bool:
-        """Also where none was shown: Spark may find missing what a look at the topics does not."""
+        """Also if no gap was shown: Spark may find one that a look at the topics does not."""
         return self.accepted_gaps is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Process(Jsonable):
-    """Which process this really is: a pid alone may belong to a stranger after a while."""
+    """Identifies a process: the kernel reuses pids."""
 
     pid: int
     started: float  # the process's own start time, from the kernel
@@ -129,6 +129,11 @@ class Ending(StrEnum):
     FENCED = "fenced"  # a newer run owns the checkpoint
     VANISHED = "vanished"  # no exit.json: killed, or the machine went down
     STALLED = "stalled"  # ended by the watchdog
+
+
+BAD_ENDINGS = (
+    Ending.FAILED, Ending.REFUSED, Ending.FENCED, Ending.VANISHED, Ending.STALLED, Ending.CUT
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +158,8 @@ class Exit(Jsonable):
 
 @dataclass(frozen=True, slots=True)
 class Orders(Jsonable):
-    """`runs/RUN/orders.json`: what the supervisor told this run, and when. Written before it acts,
-    so that a supervisor that is killed and started again knows its own intentions."""
+    """`runs/RUN/orders.json`: the supervisor's orders to a run, with times. Written before it acts,
+    so that its successor knows what it intended."""
 
     drain_at: float | None = None
     drain_reason: str = ""
@@ -164,3 +169,51 @@ class Orders(Jsonable):
     kill_reason: str = ""
     by_watchdog: bool = False
     dumped_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """From its folder, or from the history. The history does not know its process, and of a run
+    whose start it missed only the name, the pipeline and the end."""
+
+    spec: RunSpec
+    process: Process | None = None
+    exit: Exit | None = None  # of a vanished one: as the supervisor concluded
+
+    @property
+    def name(self) -> str:
+        return self.spec.run
+
+    @property
+    def started_at(self) -> float | None:
+        return self.spec.at or None
+
+    @property
+    def ended_at(self) -> float | None:
+        return self.exit.at if self.exit else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run": self.name,
+            "pipeline": self.spec.pipeline,
+            "version": self.spec.version,
+            "profile": self.spec.profile,
+            "attempt": self.spec.attempt,
+            "started_at": self.started_at,
+            "ended_at": self.ended_at,
+            "ending": self.exit.ending if self.exit else None,
+            "code": self.exit.code if self.exit else None,
+            "exit": self.exit.to_json() if self.exit else {},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run that is over, with the facts from its events that decisions need."""
+
+    spec: RunSpec
+    exit: Exit
+    ended_at: float
+    lived_s: float = 0.0
+    has_worked: bool = False  # every query committed or was idle
+    committed: Mapping[str, int] = field(default_factory=dict)  # query: batches

@@ -1,8 +1,7 @@
 """Counts of a query over time: fine for the last minutes, coarse for the last week. Pure.
 
-Folded from the `counts` and `gauges` of `progressed` events (`runview`), read by `conditions/`,
-which compare what happens now with the query's own past.
-Invariant: bounded, however long a run lives and whatever an events file holds.
+Built from the `counts` and `gauges` of `progressed` events; `health/conditions` compares them with
+the query's past. Invariant: bounded, however long a run lives and whatever an events file holds.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from headrace.model.numbers import real
+
 # Length of a bucket in seconds, and how many of them are kept before they are merged into longer
 # ones: 10 minutes, then 3 hours, then a week.
 TIERS = ((10.0, 60), (60.0, 180), (3600.0, 168))
 NAMES_MAX = 300  # names come from data (fields of a schema): a file may hold anything
 LABELS_MAX = 50
-VALUE_MAX = 1e18
 NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
@@ -47,8 +47,8 @@ class Series:
         fine = TIERS[0][0]
         new = Bucket(at // fine * fine, fine, sums, last)
         if self.buckets and new.begin <= self.buckets[-1].begin:
-            return Series((*self.buckets[:-1], _merged(self.buckets[-1], new)))
-        return Series(_thinned((*self.buckets, new)))
+            return Series((*self.buckets[:-1], _merge(self.buckets[-1], new)))
+        return Series(_compact((*self.buckets, new)))
 
     @property
     def end(self) -> float:
@@ -62,11 +62,11 @@ class Series:
 
     @classmethod
     def from_json(cls, body: Any) -> Series:
-        """What cannot be read is left out: a past that is lost costs a comparison, no more."""
+        """Invalid items are left out: only a comparison with the past is lost."""
         found = []
         for item in body if isinstance(body, list) else ():
             if isinstance(item, list) and len(item) == 4:
-                begin, length = number(item[0]), number(item[1])
+                begin, length = real(item[0]), real(item[1])
                 if begin is not None and length is not None and length > 0:
                     found.append(Bucket(begin, length, numbers(item[2]), numbers(item[3])))
         found.sort(key=lambda bucket: bucket.begin)
@@ -86,14 +86,14 @@ def numbers(body: Any) -> dict[str, float]:
         return {}
     found: dict[str, float] = {}
     for name, value in body.items():
-        known = number(value)
+        known = real(value)
         if isinstance(name, str) and known is not None and len(found) < NAMES_MAX:
             found[name[:200]] = known
     return found
 
 
 def labels(body: Any) -> dict[str, dict[str, str]]:
-    """What counts are about (place, source, …), by the beginning of their names: parsed.logs."""
+    """Labels of counts (place, source, …), by the prefix of their names: parsed.logs."""
     items = list(body.items())[:LABELS_MAX] if isinstance(body, Mapping) else []
     return {
         str(name)[:200]: {str(k)[:200]: v[:2000] for k, v in one.items() if isinstance(v, str)}
@@ -102,12 +102,7 @@ def labels(body: Any) -> dict[str, dict[str, str]]:
     }
 
 
-def number(value: Any) -> float | None:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_one and -VALUE_MAX <= value <= VALUE_MAX else None
-
-
-def _merged(old: Bucket, new: Bucket) -> Bucket:
+def _merge(old: Bucket, new: Bucket) -> Bucket:
     sums = dict(old.sums)
     for name, value in new.sums.items():
         if name in sums or len(sums) < NAMES_MAX:
@@ -115,8 +110,8 @@ def _merged(old: Bucket, new: Bucket) -> Bucket:
     return Bucket(old.begin, old.length, sums, {**old.last, **new.last})
 
 
-def _thinned(buckets: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
-    """Each tier that is over its number gives its oldest bucket to the next longer one."""
+def _compact(buckets: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
+    """Each tier above its limit moves its oldest bucket to the next longer one."""
     parts = [[b for b in buckets if b.length == length] for length, _ in TIERS]
     for tier, (_, count) in enumerate(TIERS):
         if len(parts[tier]) <= count:
@@ -127,7 +122,7 @@ def _thinned(buckets: tuple[Bucket, ...]) -> tuple[Bucket, ...]:
             moved = Bucket(oldest.begin // length * length, length, oldest.sums, oldest.last)
             longer = parts[tier + 1]
             if longer and longer[-1].begin >= moved.begin:
-                longer[-1] = _merged(longer[-1], moved)
+                longer[-1] = _merge(longer[-1], moved)
             else:
                 longer.append(moved)
     return tuple(bucket for part in reversed(parts) for bucket in part)

@@ -1,4 +1,4 @@
-"""What `status --json` prints and the page shows: one row a pipeline, one below it a query."""
+"""The status of pipelines and their queries, as `status --json` prints it and the page shows it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class QueryStatus(Jsonable):
     name: str
     state: str
     guarantee: str | None = None
-    note: str | None = None  # e.g. "starts anew: socket, no checkpoint"
+    note: str | None = None  # e.g. why it has no checkpoint
     rows_in: int = 0
     rows_out: int | None = None
     batches: int = 0
@@ -41,13 +41,13 @@ class QueryStatus(Jsonable):
     processing_rate: float | None = None
     lag_rows: int | None = None
     lag_seconds: float | None = None
-    is_lag_unknown: bool = False  # it reads a source that has a lag, and which does not answer
+    is_lag_unknown: bool = False  # its source has a lag, but does not answer
     fresh_p50_ms: float | None = None
     fresh_p99_ms: float | None = None
     fresh_basis: str | None = None  # arrival | event | trigger
-    fresh_within_s: float | None = None  # what was promised
-    broken_promise: str | None = None  # in words; a promise is no state
-    newest_at: float | None = None  # when the newest record that is answered came
+    fresh_within_s: float | None = None  # the freshness target
+    broken_promise: str | None = None  # as text
+    newest_at: float | None = None  # when the newest processed record arrived
     late_rows: int = 0  # dropped, since they came after the watermark
     message: str | None = None
     data_available: bool | None = None
@@ -68,7 +68,7 @@ class PipelineStatus(Jsonable):
     why: str
     run: str | None = None
     version: str | None = None
-    edited: bool = False  # filled in by who reads: the working tree differs from the deployed one
+    edited: bool = False  # set by readers: the working tree differs from it
     dev: bool = False
     profile: str | None = None
     pid: int | None = None
@@ -78,8 +78,8 @@ class PipelineStatus(Jsonable):
     next_start_at: float | None = None
     cpu_s_per_million_rows: float | None = None  # of this run, over the rows of all its queries
     queries: tuple[QueryStatus, ...] = ()
-    findings: tuple[Finding, ...] = ()  # about the definition, filled in by who reads
+    findings: tuple[Finding, ...] = ()  # about the definition, set by readers
 
     def all_findings(self) -> tuple[Finding, ...]:
-        """Those of its queries first: they are about now."""
+        """Those of its queries first."""
         return (*(one for query in self.queries for one in query.findings), *self.findings)

@@ -1,4 +1,4 @@
-"""Settings of the page, with their defaults, and what its process tells the others."""
+"""Settings of the page with their defaults, and its address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WebSettings:
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int = 0  # 0: the first free one from PORT on
-    hosts: list[str] = field(default_factory=list)  # more names under which it may be called
+    hosts: list[str] = field(default_factory=list)  # other host names it accepts
     certificate: str | None = None  # TLS: a PEM file, and its key
     key: str | None = None
     behind_proxy: bool = False  # TLS ends at a proxy on this machine or on a trusted network
@@ -28,7 +28,7 @@ class WebSettings:
 
     @property
     def is_secure(self) -> bool:
-        """The browser speaks TLS: cookies may be marked so."""
+        """The browser uses TLS, so cookies can be Secure."""
         return bool(self.certificate) or self.behind_proxy
 
 
@@ -38,10 +38,10 @@ PORTS_TRIED = 50
 
 @dataclass(frozen=True, slots=True)
 class Listening(Jsonable):
-    """`.headrace/web.json`: where the page is, written once it listens."""
+    """`.headrace/web.json`: the page's address, written once it listens."""
 
     url: str
     pid: int
-    started: float  # as in model.runs.Process: a pid alone may be a stranger's
+    started: float  # as in model.runs.Process
     boot: str
     at: float

@@ -1,7 +1,6 @@
-"""The notebook's kernel: which cell is running, and when something that is shown has to end: its
-cell runs again, the kernel is interrupted (busy or idle), or it ends.
+"""Ends displays when their cell runs again, or when the kernel is interrupted or exits.
 
-Invariant: a signal handler here only counts. Who lives looks at the count by itself.
+Invariant: the signal handler only counts. Each display polls the count.
 """
 
 from __future__ import annotations
@@ -16,77 +15,72 @@ from typing import Any
 
 AT_EXIT_S = 4.0  # Jupyter kills a kernel that takes longer than five seconds to end
 
-_living: dict[int, tuple[str, Callable[[str], None]]] = {}
+_displays: dict[int, tuple[str, Callable[[str], None]]] = {}  # cell and `end` by token
 _tokens = itertools.count(1)
 _lock = threading.Lock()
 _idle_interrupts = 0
-_hooked: set[int] = set()  # shells that call us
+_hooked: set[int] = set()  # ids of shells with our hooks
 
 
 def shell() -> Any | None:
-    """IPython's shell, if it is that of a notebook; None in a terminal and in plain Python."""
+    """IPython's shell in a notebook; None in a terminal and in plain Python."""
     try:
         from IPython import get_ipython
     except ImportError:
         return None
-    found = get_ipython()
-    return found if getattr(found, "kernel", None) is not None else None
+    ipython = get_ipython()
+    return ipython if getattr(ipython, "kernel", None) is not None else None
 
 
 def interrupts() -> int:
-    """How often the kernel was interrupted while it was idle."""
+    """How often the kernel was interrupted while idle."""
     return _idle_interrupts
 
 
-def born(end: Callable[[str], None]) -> int:
-    """`end(why)` is called when it has to; until `gone`."""
+def register(end: Callable[[str], None]) -> int:
+    """`end(why)` is called when the display of the current cell must end, until `unregister`."""
     token = next(_tokens)
-    found = shell()
-    if found is not None:
-        _hook(found)
+    ipython = shell()
+    if ipython is not None:
+        _hook(ipython)
     with _lock:
-        _living[token] = (_cell(found), end)
+        _displays[token] = (_cell(ipython), end)
     return token
 
 
-def gone(token: int) -> None:
+def unregister(token: int) -> None:
     with _lock:
-        _living.pop(token, None)
+        _displays.pop(token, None)
 
 
-def end_all(why: str) -> None:
-    for token, (_, end) in _listed():
-        end(why)
-        gone(token)
-
-
-def _listed() -> list[tuple[int, tuple[str, Callable[[str], None]]]]:
+def end_all(why: str, cell: str | None = None) -> None:
+    """Ends all displays, or those of one cell."""
     with _lock:
-        return list(_living.items())
+        displays = list(_displays.items())
+    for token, (own_cell, end) in displays:
+        if cell in (None, own_cell):
+            end(why)
+            unregister(token)
 
 
-def _cell(found: Any | None) -> str:
-    """The cell's own id where the page tells it, else its text."""
-    parent = found.get_parent() if found is not None else {}
-    named = (parent.get("metadata") or {}).get("cellId")
-    return str(named or (parent.get("content") or {}).get("code") or "")
+def _cell(ipython: Any | None) -> str:
+    """The cell's id if the front end sends it, else its text."""
+    parent = ipython.get_parent() if ipython is not None else {}
+    cell_id = (parent.get("metadata") or {}).get("cellId")
+    return str(cell_id or (parent.get("content") or {}).get("code") or "")
 
 
-def _hook(found: Any) -> None:
-    _hook_idle_interrupts(found.kernel)
-    if id(found) not in _hooked:
-        _hooked.add(id(found))
-        found.events.register("pre_run_cell", _before_cell)
-        found.events.register("post_run_cell", _after_cell)
+def _hook(ipython: Any) -> None:
+    _hook_idle_interrupts(ipython.kernel)
+    if id(ipython) not in _hooked:
+        _hooked.add(id(ipython))
+        ipython.events.register("pre_run_cell", _before_cell)
+        ipython.events.register("post_run_cell", _after_cell)
 
 
 def _before_cell(info: Any) -> None:
-    """What this cell has shown before is replaced by what it shows now."""
     cell = getattr(info, "cell_id", None) or info.raw_cell
-    for token, (own, end) in _listed():
-        if own == cell:
-            end("Replaced: its cell ran again")
-            gone(token)
+    end_all("Replaced: its cell ran again", cell)
 
 
 def _after_cell(result: Any) -> None:
@@ -95,8 +89,8 @@ def _after_cell(result: Any) -> None:
 
 
 def _hook_idle_interrupts(kernel: Any) -> None:
-    """While a cell runs, an interrupt is Python's own. ipykernel keeps what holds between cells in
-    this attribute, and puts it back when the cell has ended."""
+    """While a cell runs, an interrupt raises KeyboardInterrupt. ipykernel saves the handler for the
+    time between cells in this attribute, and restores it after each cell."""
     before = getattr(kernel, "saved_sigint_handler", None)
     if getattr(before, "is_headrace", False) or before is None:
         return
@@ -114,7 +108,7 @@ def _hook_idle_interrupts(kernel: Any) -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    if not _living:
+    if not _displays:
         return
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)

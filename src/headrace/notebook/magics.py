@@ -1,6 +1,6 @@
-"""`%load_ext headrace`: the cell magic `%%sql`, and a `display` that shows streams as they change.
+"""`%load_ext headrace`: the cell magic `%%sql`, and a `display` that updates streams.
 
-IPython finds `load_ipython_extension` in the package itself, which takes it from here.
+The package re-exports `load_ipython_extension`, where IPython looks for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from headrace.errors import ConnectorError
 from headrace.notebook import batch
 from headrace.notebook.display import Display, display
-from headrace.words import near
+from headrace.spelling import closest
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -21,68 +21,64 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """IPython's own `display` is a builtin: it is back once ours is gone."""
+    """IPython's own `display` is a builtin, so it is back once ours is removed."""
     shell.magics_manager.magics["cell"].pop("sql", None)
     shell.drop_by_id({"display": show})
 
 
 def sql(line: str, cell: str) -> Display | None:
-    """Show the answer of the session of this notebook, live where it is a stream.
+    """Run SQL in the session of this notebook and show the result, live if it is a stream.
 
     Options as for hr.display: %%sql title="Orders" chart=bar x=item y=amount
     """
     options = _options(line)
     frame = batch.sql(cell)
-    return display(frame, **options) if frame.columns else None  # a command has no answer
+    return display(frame, **options) if frame.columns else None  # a command has no result
 
 
 def show(*what: Any, **options: Any) -> Any:
-    """hr.display for a DataFrame or a query of Spark, IPython's `display` for everything else."""
-    if len(what) == 1 and _is_sparks(what[0]):
+    """hr.display for a Spark DataFrame or query, IPython's `display` for everything else."""
+    if len(what) == 1 and _is_from_spark(what[0]):
         return display(what[0], **options)
     from IPython import display as ipython
 
     return ipython.display(*what, **options)  # type: ignore[no-untyped-call]
 
 
-def _is_sparks(what: Any) -> bool:
+def _is_from_spark(what: Any) -> bool:
     if not type(what).__module__.startswith("pyspark.sql."):
-        return False  # without importing pyspark, which takes a second
+        return False  # before the import of pyspark, which takes a second
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
     return isinstance(what, DataFrame | StreamingQuery)
 
 
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
 def _number(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text  # hr.display says what is wrong with it
+    return int(text) if text.isdecimal() else text  # hr.display raises the error
 
 
 _OPTIONS: dict[str, Callable[[str], Any]] = {
     "title": str,
     "chart": str,
     "x": str,
-    "y": _names,
+    "y": lambda text: text.split(","),
     "rows": _number,
     "every": str,
 }
 
 
 def _options(line: str) -> dict[str, Any]:
-    found = {}
+    options = {}
     for word in shlex.split(line):
         name, _, value = word.partition("=")
         if name not in _OPTIONS or not value:
-            meant = near(name, _OPTIONS)
+            meant = closest(name, _OPTIONS)
             raise ConnectorError(
-                f"%%sql does not know {word!r}.",
-                why=f"Its options are {', '.join(f'{one}=…' for one in _OPTIONS)}.",
-                fix=f"Did you mean {meant}=…?" if meant else "Begin the SQL on the next line.",
+                f"Unknown option of %%sql: {word!r}.",
+                why=f"Options: {', '.join(f'{option}=…' for option in _OPTIONS)}.",
+                fix=f"Did you mean {meant}=…?" if meant else "Start the SQL on the next line.",
                 slug="bad-option",
             )
-        found[name] = _OPTIONS[name](value)
-    return found
+        options[name] = _OPTIONS[name](value)
+    return options

@@ -1,4 +1,4 @@
-"""How fast a query is: input against processing rate, and how long its batches take. Pure."""
+"""The input rate, processing rate and batch duration of a query, as text and SVG. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.model.progress import from_spark
 from headrace.notebook import chart
-from headrace.notebook.cells import number
 
-BEATS_MAX = 60
+SAMPLES_MAX = 60
 WIDTH, HEIGHT = 680, 76
 TOP, BOTTOM, GAP = 22, 8, 30
 INPUT, PROCESSED, DURATION = chart.COLOURS[0], chart.COLOURS[1], chart.COLOURS[3]
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """One report of progress. A rate is None where Spark cannot say it (the first batch)."""
+class RateSample:
+    """One progress report. Spark has no rates for the first batch."""
 
     batch: int
     at: str
@@ -27,36 +27,32 @@ class Beat:
     duration_ms: float
 
 
-def beat(progress: Mapping[str, Any]) -> Beat:
-    took = progress.get("batchDuration")
-    if took is None:
-        took = (progress.get("durationMs") or {}).get("triggerExecution")
-    return Beat(
-        batch=int(progress.get("batchId", -1)),
-        at=str(progress.get("timestamp", "")),
-        rows=int(progress.get("numInputRows") or 0),
-        input_per_s=number(progress.get("inputRowsPerSecond")),
-        processed_per_s=number(progress.get("processedRowsPerSecond")),
-        duration_ms=number(took) or 0.0,
+def to_sample(raw: Mapping[str, Any]) -> RateSample:
+    """From Spark's own progress object."""
+    progress = from_spark(raw)
+    return RateSample(
+        batch=-1 if progress.batch is None else progress.batch,
+        at=str(raw.get("timestamp", "")),
+        rows=progress.rows_in,
+        input_per_s=progress.input_rate,
+        processed_per_s=progress.processing_rate,
+        duration_ms=progress.batch_ms or 0.0,
     )
 
 
-def words(beats: Sequence[Beat]) -> str:
-    """Of the last report, and of the last batch that had rows."""
-    if not beats:
+def describe(samples: Sequence[RateSample]) -> str:
+    if not samples:
         return "No batch yet."
-    last = beats[-1]
-    told = [
-        f"input {_per_s(last.input_per_s)}",
-        f"processing {_per_s(last.processed_per_s)}",
-        f"batch {last.batch}: {last.rows:,} rows in {_duration(last.duration_ms)}",
-    ]
-    return " · ".join(told)
+    last = samples[-1]
+    return (
+        f"input {_per_s(last.input_per_s)} · processing {_per_s(last.processed_per_s)} · "
+        f"batch {last.batch}: {last.rows:,} rows in {_duration(last.duration_ms)}"
+    )
 
 
-def strip(beats: Sequence[Beat]) -> str:
-    """Two small pictures side by side: both rates, and the duration of batches."""
-    shown = beats[-BEATS_MAX:]
+def strip(samples: Sequence[RateSample]) -> str:
+    """Two small charts side by side: both rates, and the duration of batches."""
+    shown = samples[-SAMPLES_MAX:]
     half = (WIDTH - GAP) / 2
     rates = [v for b in shown for v in (b.input_per_s, b.processed_per_s) if v is not None]
     top_rate, top_ms = max(rates, default=0.0), max((b.duration_ms for b in shown), default=0.0)
@@ -64,7 +60,9 @@ def strip(beats: Sequence[Beat]) -> str:
     done = [b.processed_per_s for b in shown]
     parts = [
         _legend(0, INPUT, "input"),
-        _legend(58, PROCESSED, f"processing, rows/s (up to {chart.short(round(top_rate, 1))})"),
+        _legend(
+            58, PROCESSED, f"processing, rows/s (up to {chart.format_number(round(top_rate, 1))})"
+        ),
         _line(inputs, 0, half, top_rate, INPUT),
         _line(done, 0, half, top_rate, PROCESSED),
         _legend(half + GAP, DURATION, f"batch duration (up to {_duration(top_ms)})"),
@@ -76,7 +74,7 @@ def strip(beats: Sequence[Beat]) -> str:
 
 
 def _per_s(rate: float | None) -> str:
-    return "–" if rate is None else f"{chart.short(round(rate, 1))} rows/s"
+    return "–" if rate is None else f"{chart.format_number(round(rate, 1))} rows/s"
 
 
 def _duration(ms: float) -> str:
@@ -85,7 +83,7 @@ def _duration(ms: float) -> str:
 
 def _legend(x: float, colour: str, text: str) -> str:
     mark = f"<rect x='{x}' y='4' width='10' height='10' fill='{colour}'/>"
-    return mark + chart.words_at(x + 14, 13, text)
+    return mark + chart.text_at(x + 14, 13, text)
 
 
 def _ground(x: float, width: float) -> str:

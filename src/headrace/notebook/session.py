@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace import config, references
+from headrace import config, secrets
 from headrace.connectors import jars
-from headrace.driver import classes
+from headrace.driver import class_archive
 from headrace.driver import session as sessions
 from headrace.errors import SetupError
 
@@ -24,8 +24,8 @@ JVM_END_S = 30.0
 
 
 def session() -> SparkSession:
-    """The session of this process. A new one has Headrace's defaults, the settings under [spark]
-    in headrace.toml, and the jars that `headrace jars fetch` has fetched."""
+    """The session of this process, or a new one with Headrace's defaults, the settings under
+    [spark] in headrace.toml, and the jars of `headrace jars fetch`."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -36,13 +36,13 @@ def session() -> SparkSession:
     _end_jvm(SparkContext)
     project = config.find_project(Path.cwd())
     settings = config.load(project, os.environ.get("HEADRACE_PROFILE") or config.DEV).spark
-    user = {key: references.resolve(value) for key, value in settings.items()}
+    user = {key: secrets.resolve(value) for key, value in settings.items()}
     conf = sessions.settings_of(
         "notebook",
-        user | jars.settings(_fetched(), user),
+        user | jars.settings(_list_fetched_bundles(), user),
         run_dir=_folder(),
         cores=os.cpu_count() or 1,
-        java=classes.use(classes.kept()),
+        java=class_archive.use(class_archive.default_path()),
         environment=os.environ,
     )
     sessions.write_conf(_folder(), conf)
@@ -51,17 +51,18 @@ def session() -> SparkSession:
     return sessions.start(conf.get(jars.PACKAGES, ""))
 
 
-def _fetched() -> list[str]:
+def _list_fetched_bundles() -> list[str]:
     """Names of the bundles that a session can load without the network."""
-    return [name for name, one in jars.BUNDLES.items() if one.coordinate and jars.fetched(one)]
+    bundles = jars.BUNDLES.items()
+    return [name for name, bundle in bundles if bundle.coordinate and jars.fetched_files(bundle)]
 
 
 def _require_jars(running: SparkSession) -> None:
-    loaded = {Path(one).name for one in jars.listed(running.conf.get("spark.jars", None) or "")}
-    for name in _fetched():
-        if not {path.name for path in jars.fetched(jars.BUNDLES[name])} <= loaded:
+    loaded = {Path(jar).name for jar in jars.split_list(running.conf.get("spark.jars", None) or "")}
+    for name in _list_fetched_bundles():
+        if not {path.name for path in jars.fetched_files(jars.BUNDLES[name])} <= loaded:
             raise SetupError(
-                f"The Spark session that runs here was started without the jars of {name}.",
+                f"The running Spark session was started without the jars of {name}.",
                 why="Spark loads jars when its JVM starts.",
                 fix=STOP_AND_START,
                 slug="session-without-jars",
@@ -69,11 +70,11 @@ def _require_jars(running: SparkSession) -> None:
 
 
 def _end_jvm(context: Any) -> None:
-    """A JVM outlives its sessions, and the next one would get it as it is, without our settings."""
+    """A JVM outlives its sessions, and a new session would reuse it without our settings."""
     gateway = context._gateway
     process = getattr(gateway, "proc", None)
     if process is None:
-        return  # there is none, or it is not ours
+        return  # there is no JVM, or another process started it
     gateway.shutdown()
     process.stdin.close()
     process.wait(JVM_END_S)
@@ -82,7 +83,7 @@ def _end_jvm(context: Any) -> None:
 
 @functools.cache
 def _folder() -> Path:
-    """One for this process: PYSPARK_SUBMIT_ARGS names the file in it."""
-    made = Path(tempfile.mkdtemp(prefix="headrace-session-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+    """One per process: PYSPARK_SUBMIT_ARGS names the file in it."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-session-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

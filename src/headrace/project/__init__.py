@@ -1,1 +1,1 @@
-"""A project as people meet it: what is known of it, and how to ask for a change of it."""
+"""Reads the state of a project, and sends requests to its supervisor."""

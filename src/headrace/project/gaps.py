@@ -1,7 +1,7 @@
-"""Records that are gone from a broker before a query has read them: how many, and of which
-partition. From the query's checkpoint against the broker's own answer.
+"""Finds records that a broker has deleted before a query has read them, by comparing the query's
+checkpoint with the broker.
 
-Asks the network, so only the command line calls it, when a person asks.
+Uses the network, so only commands call it, never the page or the supervisor.
 """
 
 from __future__ import annotations
@@ -10,78 +10,80 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from headrace.checkpoints import positions
-from headrace.connectors.kafkabroker import Broker
+from headrace.connectors import kinds
+from headrace.connectors.kafka.broker_client import BrokerClient
 from headrace.errors import SetupError
 from headrace.model.gaps import Gap
 from headrace.model.pipeline import Definition, Node, Query
-from headrace.project import definitions, topics
+from headrace.project import topics
 from headrace.project.workspace import Workspace
-from headrace.state import desired
+from headrace.state import definitions, desired
 
 
-def of_pipeline(work: Workspace, pipeline: str) -> list[Gap]:
-    """Raises what keeps the broker from answering."""
+def find(work: Workspace, pipeline: str) -> list[Gap]:
+    """Raises if a broker cannot be reached."""
     wanted = desired.read(work.places, pipeline)
     if wanted is None:
         return []
     if wanted.script:
         raise SetupError(
-            f"What is gone from the sources of {pipeline} is not known: it is a script.",
-            why="A script's sources and their options are its own.",
+            f"The missing records of {pipeline} cannot be found: it is a script.",
+            why="Headrace does not know the sources of a script or their options.",
             where=wanted.file,
-            fix='for one run, in the script: .option("failOnDataLoss", "false") at the source',
+            fix='set .option("failOnDataLoss", "false") at the source for one run',
             slug="gap-of-script",
         )
-    found = definitions.stored(work, wanted.version, wanted.profile, pipeline)
-    if own := [one for one in found.nodes if _is_own(one)] if found else []:
-        names = ", ".join(one.name for one in own)
+    found = definitions.read(work.places, wanted.version, wanted.profile, pipeline)
+    if own := [node for node in found.nodes if _is_own(node)] if found else []:
+        names = ", ".join(node.name for node in own)
         raise SetupError(
-            f"Headrace cannot leave out records of {names}: a function reads it itself.",
-            why="Only a source that is declared can be read without what is gone.",
+            f"Headrace cannot skip records of {names}: a function of your code reads it.",
+            why="Headrace can skip missing records only of sources that it opens itself.",
             where=own[0].place,
-            fix="declare it in headrace.toml, or return the connector itself from an @hr.source; "
-            "deploy that, then ask again",
+            fix="declare the source in headrace.toml, or return the connector from an @hr.source; "
+            "deploy, then run this command again",
             slug="gap-of-own-source",
         )
-    return [gap for query in found.queries for gap in _of_query(found, query)] if found else []
+    return [gap for query in found.queries for gap in _find_in_query(found, query)] if found else []
 
 
 def refuse_missing(found: Sequence[Gap]) -> None:
-    """A topic that a source names has to be there: no run could go on without it."""
+    """Raises if a topic that a source names does not exist: no run could start."""
     if missing := sorted({gap.topic for gap in found if gap.is_named}):
         raise SetupError(
-            f"There is no topic {', '.join(missing)} to go on with.",
-            why="The source reads it by name; without it every start fails.",
-            fix="Create it and ask again, or take it out of the source and deploy: headrace up.",
+            f"The topic {', '.join(missing)} does not exist.",
+            why="The source reads it by name, so every start fails.",
+            fix="Create it and run this command again, or remove it from the source and deploy: "
+            "headrace up.",
             slug="topic-missing",
         )
 
 
 def _is_own(node: Node) -> bool:
-    """A broker's topics that a function of the user reads itself."""
-    return not node.is_declared and (node.connector or {}).get("kind") in topics.KINDS
+    """A broker's topics that the user's code reads."""
+    return not node.is_declared and kinds.has_topics((node.connector or {}).get("kind"))
 
 
-def _of_query(definition: Definition, query: Query) -> Iterator[Gap]:
+def _find_in_query(definition: Definition, query: Query) -> Iterator[Gap]:
     place = query.checkpoint or ""
-    read = positions.of(place) if place else {}
+    read = positions.read(place) if place else {}
     if read is None:
         raise SetupError(
-            f"What {query.name} has read is not known: its checkpoint is not on this machine.",
+            f"The position of {query.name} is unknown: its checkpoint is not on this machine.",
             where=place,
-            fix="compare its newest file in offsets/ with the broker by hand",
+            fix="compare its newest file in offsets/ with the broker yourself",
             slug="checkpoint-elsewhere",
         )
     for connector in topics.read_by(definition, query, raises=True):
         mine = {topic: parts for topic, parts in read.items() if connector.covers(topic)}
         if not mine:
             continue
-        with Broker(connector) as broker:
+        with BrokerClient(connector) as broker:
             known = broker.topics()
             there = {t: [p for p in parts if p in known.get(t, ())] for t, parts in mine.items()}
             ends = broker.ends(there)
         for topic, partitions in mine.items():
-            read.pop(topic, None)  # another connector of the same name covers it, too
+            read.pop(topic, None)  # only the first connector that covers a topic counts
             for partition, first in partitions.items():
                 end = ends.get((topic, partition))
                 gap = Gap(query.name, topic, partition, first, None, checkpoint=place)

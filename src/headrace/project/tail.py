@@ -1,6 +1,6 @@
-"""Reading a file that another process still writes: the last lines, then what is added.
+"""Reads log files that another process still writes: the last lines, then new ones.
 
-Invariant: only whole lines come out, and never more than LINE_MAX characters of one.
+Invariant: only whole lines are returned, and at most LINE_MAX characters of one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _CHUNK = 1 << 20
 
 
 class Tail:
-    """Owns a position in a file that need not exist yet, and may be emptied now and then."""
+    """A position in a file that need not exist yet, and may be truncated."""
 
     def __init__(self, path: Path, position: int = 0) -> None:
         self.path = path
@@ -22,16 +22,14 @@ class Tail:
 
     @property
     def whole_position(self) -> int:
-        """After the last whole line: where another Tail would go on."""
+        """After the last whole line: where another Tail can continue."""
         return self.position - len(self._rest)
 
     def lines(self, *, whole: bool = True) -> list[str]:
         """Lines added since the last call. `whole=False` also takes a last one without an end."""
         try:
             with self.path.open("rb") as file:
-                if (
-                    file.seek(0, os.SEEK_END) < self.position
-                ):  # emptied, since it had grown too long
+                if file.seek(0, os.SEEK_END) < self.position:  # it was truncated
                     self.position, self._rest = 0, b""
                 file.seek(self.position)
                 content = file.read(_CHUNK)
@@ -45,7 +43,7 @@ class Tail:
 
 
 def near_end(path: Path, most: int) -> int:
-    """Where the first whole line begins among the last `most` bytes."""
+    """The position of the first whole line in the last `most` bytes."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -59,7 +57,7 @@ def near_end(path: Path, most: int) -> int:
 
 
 def last_lines(path: Path, count: int) -> tuple[list[str], int]:
-    """The last lines of a file, and the position after them, where a Tail goes on."""
+    """The last lines of a file, and the position after them."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

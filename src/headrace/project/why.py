@@ -1,6 +1,6 @@
-"""Everything that is known about how a pipeline is, put in an order a person can act on.
+"""Explains the state of a pipeline: its status, its last failure, and what happens next.
 
-Gathers, never judges: state and words are `model.health`'s, failures are explained by `failures/`.
+Gathers, never judges: `health` judges, `failures/` explains failures.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.model.glance import BAD
-from headrace.model.health import clock, span
-from headrace.model.runs import Exit
+from headrace.model.runs import BAD_ENDINGS, Exit
 from headrace.model.status import PipelineStatus, QueryStatus, State
-from headrace.project import reading, runs, tail
-from headrace.project.workspace import Workspace, known_query
-from headrace.state import supervisors
+from headrace.model.times import clock, span
+from headrace.project import runs, tail
+from headrace.project import status as project_status
+from headrace.project.workspace import Workspace, resolve_query
+from headrace.state import supervisor_lookup
 
 TRACE_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """`next` is what Headrace will do; `failure` the last run that ended badly, if any did."""
+class Explanation:
+    """`next` is what Headrace will do; `failure` the end of the last failed run, if any."""
 
     status: PipelineStatus
     next: str
@@ -47,28 +47,28 @@ class Answer:
         }
 
 
-def explain(work: Workspace, name: str) -> Answer:
-    """By what a person typed: a pipeline, or one of its queries."""
-    known_query(work, name, reading.queries(work))
-    seen = reading.overview(work, (name,))
-    return _gathered(work, seen.pipelines[0], seen.notice)
+def explain(work: Workspace, name: str) -> Explanation:
+    """By the name of a pipeline or of one of its queries, as typed."""
+    resolve_query(work, name, project_status.queries(work))
+    seen = project_status.overview(work, (name,))
+    return _build_explanation(work, seen.pipelines[0], seen.notice)
 
 
-def of_pipeline(work: Workspace, pipeline: str) -> Answer:
-    """By a name that is known to be right: nothing is looked at but this one."""
-    status = reading.status_of(work, pipeline)
+def explain_pipeline(work: Workspace, pipeline: str) -> Explanation:
+    """By a valid name. Reads only this pipeline."""
+    status = project_status.status_of(work, pipeline)
     if status is None:
         words = f"not deployed; headrace up {pipeline} deploys and starts it"
         status = PipelineStatus(pipeline, State.STOPPED, words)
-    is_watched = supervisors.running(work.places) is not None
-    return _gathered(work, status, None if is_watched else reading.NOBODY)
+    is_watched = supervisor_lookup.running(work.places) is not None
+    return _build_explanation(work, status, None if is_watched else project_status.NOBODY)
 
 
-def _gathered(work: Workspace, status: PipelineStatus, notice: str | None) -> Answer:
+def _build_explanation(work: Workspace, status: PipelineStatus, notice: str | None) -> Explanation:
     pipeline = status.name
     failed = next((r for r in runs.backwards(work.places, pipeline) if is_bad(r.exit)), None)
     trace = failed.exit.trace if failed and failed.exit else None
-    return Answer(
+    return Explanation(
         status=status,
         next=what_next(status, is_watched=notice is None, now=time.time()),
         notice=notice,
@@ -81,55 +81,57 @@ def _gathered(work: Workspace, status: PipelineStatus, notice: str | None) -> An
 
 
 def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
-    """What happens if nobody does anything."""
+    """What happens without a person's action."""
     name = status.name
     if not is_watched and status.state not in (State.STOPPED, State.FINISHED):
-        return "Nobody watches it: if it fails, nobody starts it again. headrace up"
+        return "No supervisor is running: if it fails, it is not restarted. fix: headrace up"
     if status.state == State.WAITING:
         at = status.next_start_at
         when = f"in {span(max(0.0, at - now))} (at {clock(at)})" if at else "soon"
         return f"Headrace starts it again {when}; nothing needs to be done."
     begin = "start" if is_watched else "up"
     if status.state == State.DEGRADED:
-        return "It goes on as it is: nothing failed, so Headrace restarts nothing. See the fix."
+        return "Nothing failed, so Headrace does not restart it. See the fix."
     if status.state == State.RUNNING and any(query.broken_promise for query in status.queries):
-        return "Headrace goes on watching it; a broken promise alone restarts nothing."
+        return (
+            "Headrace keeps watching it; a missed freshness target alone is no reason to restart."
+        )
     return {
         State.STARTING: "Headrace waits for its first batch, and restarts it if none comes.",
-        State.RUNNING: "Headrace goes on watching it.",
-        State.CATCHING_UP: "It works through what has piled up. If more arrives than it "
-        "processes, Headrace says so and what limits it.",
-        State.STALLED: "If it does not move, Headrace keeps a thread dump and restarts it.",
-        State.NEEDS_ATTENTION: f"Nothing, until you act: mend the cause, then headrace start {name}"
+        State.RUNNING: "Headrace keeps watching it.",
+        State.CATCHING_UP: "It works through its backlog. If more arrives than it "
+        "processes, Headrace reports that and the bottleneck.",
+        State.STALLED: "If it does not progress, Headrace saves a thread dump and restarts it.",
+        State.NEEDS_ATTENTION: f"Nothing, until you act: fix the cause, then headrace start {name}"
         f" (or headrace up {name}, if you changed its code).",
         State.STOPPING: "It ends at the next batch boundary, or is cut at its deadline.",
         State.STOPPED: f"Nothing, until you act: headrace {begin} {name}.",
-        State.FINISHED: f"Nothing: it is done. headrace start {name} runs it once more.",
+        State.FINISHED: f"Nothing: it is done. headrace start {name} runs it again.",
     }.get(State(status.state), "")
 
 
 def fresh_words(query: QueryStatus, now: float) -> list[str]:
-    """How old its answers are, and what came too late for any."""
+    """Freshness and late rows, as text."""
     words = []
     if query.fresh_p50_ms is not None and query.fresh_p99_ms is not None:
         half, nearly = (span(ms / 1000) for ms in (query.fresh_p50_ms, query.fresh_p99_ms))
-        by = {"event": " after they happened"}.get(query.fresh_basis or "", " after they came")
-        words.append(f"half of the rows are answered within {half}, 99 % within {nearly}{by}")
+        by = {"event": " of their event time"}.get(query.fresh_basis or "", " of their arrival")
+        words.append(f"half of the rows are processed within {half}, 99 % within {nearly}{by}")
     if query.newest_at is not None:
-        words.append(f"its newest answer is {span(max(0.0, now - query.newest_at))} old")
+        words.append(f"its newest result is {span(max(0.0, now - query.newest_at))} old")
     if query.fresh_within_s is not None:
         words.append(f"promised within {span(query.fresh_within_s)}")
     if query.late_rows:
-        words.append(f"{query.late_rows:,} late rows were left out")
+        words.append(f"{query.late_rows:,} late rows were dropped")
     return words
 
 
 def is_bad(ended: Exit | None) -> bool:
-    return ended is not None and ended.ending in BAD
+    return ended is not None and ended.ending in BAD_ENDINGS
 
 
 def _last_words(trace: str | None) -> tuple[str, ...]:
-    """The last lines of the user's own part: a Python traceback where there is one."""
+    """The last lines of a trace: its Python traceback, if it has one."""
     if trace is None:
         return ()
     lines, _ = tail.last_lines(Path(trace), 2_000)

@@ -1,6 +1,6 @@
-"""A project as commands meet it: its settings, its places, and the names a person may type.
+"""A project as commands see it: its settings, its paths, and the names that users type.
 
-Invariant: reading only; nothing here writes below the state folder or imports a user's file.
+Invariant: reads only; imports no user code.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headrace import config, processes, references
+from headrace import config, processes, secrets
 from headrace.config import Settings
 from headrace.define import loader
 from headrace.errors import ConfigError, Error
-from headrace.model.places import Places
-from headrace.state import desired, supervisors
-from headrace.words import near
+from headrace.model.state_paths import StatePaths
+from headrace.spelling import closest
+from headrace.state import desired, supervisor_lookup
 
 
 @dataclass(frozen=True)
@@ -33,34 +33,34 @@ class Workspace:
         return self.settings.profile
 
     @cached_property
-    def places(self) -> Places:
-        return Places(self.settings.state)
+    def places(self) -> StatePaths:
+        return StatePaths(self.settings.state)
 
     @cached_property
-    def defined(self) -> dict[str, Path]:
+    def pipeline_files(self) -> dict[str, Path]:
         """Pipelines of the working tree: name to file."""
         return loader.discover(self.settings)
 
     @property
     def names(self) -> frozenset[str]:
-        """Deployed or defined. Who only looks is not stopped by a file with a bad name."""
+        """Deployed or defined. A file with a bad name does not stop commands that only read."""
         try:
-            return self.deployed | self.defined.keys()
+            return self.deployed_names | self.pipeline_files.keys()
         except Error:
-            return self.deployed
+            return self.deployed_names
 
     @cached_property
-    def deployed(self) -> frozenset[str]:
-        return frozenset(item.pipeline for item in desired.listed(self.places))
+    def deployed_names(self) -> frozenset[str]:
+        return frozenset(item.pipeline for item in desired.read_all(self.places))
 
     @cached_property
     def secrets(self) -> frozenset[str]:
-        """What references stand for, here and where the supervisor runs: a service often has
-        variables that the shell of the person who looks does not have."""
-        running = supervisors.running(self.places)
+        """Values of secret references, also from the environment of the supervisor: a service often
+        has variables that the user's shell lacks."""
+        running = supervisor_lookup.running(self.places)
         theirs = processes.environment(running.pid) if running else {}
         raw = self.settings.raw
-        return references.values(raw) | references.values(raw, theirs)
+        return secrets.values(raw) | secrets.values(raw, theirs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class Target:
 def open_workspace(project: Path | None, profile: str) -> Workspace:
     if project is not None and not project.is_dir():
         raise ConfigError(
-            f'There is no folder "{project}".',
+            f'The folder "{project}" does not exist.',
             why="--project names the folder that holds headrace.toml.",
-            fix="give an existing folder, or make one: headrace init DIR",
+            fix="give an existing folder, or create a project: headrace init DIR",
             slug="no-project",
         )
     found = project.resolve() if project else config.find_project(Path.cwd())
@@ -90,13 +90,15 @@ def open_workspace(project: Path | None, profile: str) -> Workspace:
 
 
 def target(work: Workspace, name: str, args: tuple[str, ...] = ()) -> Target:
-    """What `run` and `up` are given: a pipeline's name, or the path of a pipeline or script."""
-    if name in work.defined:
+    """The argument of `run` and `up`: a pipeline's name, or the path of a pipeline or script."""
+    if name in work.pipeline_files:
         return _pipeline(work, name, args)
     path = _path(work, name)
     if path is None:
-        raise _unknown(name, "pipeline or file", work.defined, "headrace check lists the pipelines")
-    for pipeline, file in work.defined.items():
+        raise _unknown(
+            name, "pipeline or file", work.pipeline_files, "headrace check lists the pipelines"
+        )
+    for pipeline, file in work.pipeline_files.items():
         if file.resolve() == path:
             return _pipeline(work, pipeline, args)
     is_script, called = loader.is_script(path), loader.pipeline_name(path)
@@ -113,8 +115,8 @@ def target(work: Workspace, name: str, args: tuple[str, ...] = ()) -> Target:
 
 
 def targets(work: Workspace, names: Iterable[str], args: tuple[str, ...] = ()) -> list[Target]:
-    """The named ones, or all pipelines of the project; an error if there is none at all."""
-    found = [target(work, name, args) for name in names or sorted(work.defined)]
+    """The named targets, or all pipelines of the project. Raises if it has no pipelines."""
+    found = [target(work, name, args) for name in names or sorted(work.pipeline_files)]
     if not found:
         raise ConfigError(
             f"The project {work.project} has no pipelines.",
@@ -134,7 +136,7 @@ def _pipeline(work: Workspace, name: str, args: tuple[str, ...]) -> Target:
             fix=f"headrace run {name}",
             slug="pipeline-arguments",
         )
-    path = work.defined[name]
+    path = work.pipeline_files[name]
     return Target(name, str(Path(os.path.relpath(path, work.project))))
 
 
@@ -146,10 +148,10 @@ def _path(work: Workspace, name: str) -> Path | None:
     return None
 
 
-def known_pipeline(work: Workspace, name: str) -> str:
-    """A pipeline that is deployed or defined, by name or by the path of its file."""
+def resolve_pipeline(work: Workspace, name: str) -> str:
+    """A deployed or defined pipeline, by name or by the path of its file."""
     if desired.NAME.fullmatch(name) and desired.read(work.places, name) is not None:
-        return name  # the usual case, without a look at all the others
+        return name  # the usual case, without reading the others
     known = work.names
     if name in known:
         return name
@@ -158,7 +160,7 @@ def known_pipeline(work: Workspace, name: str) -> str:
     raise _unknown(name, "pipeline", known, "headrace status lists the pipelines")
 
 
-def known_query(
+def resolve_query(
     work: Workspace, name: str, queries: dict[str, tuple[str, ...]]
 ) -> tuple[str, str | None]:
     """PIPELINE, PIPELINE/QUERY, or a bare QUERY where only one pipeline has it."""
@@ -180,8 +182,8 @@ def known_query(
     if owners:
         full = ", ".join(f"{p}/{name}" for p in owners)
         raise ConfigError(
-            f'"{name}" is a query of {len(owners)} pipelines.',
-            why=f"It could be {full}.",
+            f'"{name}" is a query in {len(owners)} pipelines.',
+            why=f"It can be {full}.",
             fix=f"say which: {owners[0]}/{name}",
             slug="ambiguous-name",
         )
@@ -191,12 +193,12 @@ def known_query(
 
 def _unknown(name: str, what: str, known: Iterable[str], fix: str) -> Error:
     names = sorted(known)
-    close = near(name, names) or near(Path(name).stem, names)
+    close = closest(name, names) or closest(Path(name).stem, names)
     why = f'Did you mean "{close}"? ' if close else ""
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return ConfigError(
-        f'There is no {what} "{name}".',
-        why=why + (f"There is: {shown}." if names else "There is none yet."),
+        f'Unknown {what} "{name}".',
+        why=why + (f"Known: {shown}." if names else "None exist yet."),
         fix=fix,
         slug="unknown-name",
     )

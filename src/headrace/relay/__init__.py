@@ -1,1 +1,1 @@
-"""The process that talks to the network beside the pipelines: how far behind brokers' data is."""
+"""The process that talks to brokers: lag, alert rows from topics, export of progress."""

@@ -1,7 +1,7 @@
-"""`python -m headrace.relay.main PROJECT [--profile NAME]`: what talks to the network.
+"""`python -m headrace.relay.main PROJECT [--profile NAME]`: the relay.
 
-Started by the supervisor where a pipeline reads a broker; ends when its standard input does, so
-never outlives it. Whatever becomes of it, no pipeline notices.
+Started by the supervisor if a pipeline reads a broker. It ends when its standard input closes, so
+it never outlives the supervisor. It never affects a pipeline.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from headrace import config, logs
 from headrace.errors import Error
 from headrace.project.workspace import Workspace, open_workspace
-from headrace.relay.alerting import Alerting
-from headrace.relay.looking import Looking
-from headrace.relay.metrics import Metrics
-from headrace.relay.mirroring import Mirroring
-from headrace.relay.saying import Saying
-from headrace.state import lags
+from headrace.relay.alert_topics import AlertTopics
+from headrace.relay.consumer_groups import GroupMirror
+from headrace.relay.kafka_metrics import KafkaMetrics
+from headrace.relay.lag import LagMonitor
+from headrace.relay.problem_log import ProblemLog
+from headrace.state import lag
 
-NICE = 5  # where cores are short, the pipelines come first
+NICE = 5  # pipelines come first
 LOOK_S = 5.0
 
 
@@ -33,8 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logs.configure()
     os.nice(NICE)
-    looking, alerting, mirroring = Looking(), Alerting(), Mirroring()
-    metrics, saying = Metrics(), Saying()
+    looking, alerting, mirroring = LagMonitor(), AlertTopics(), GroupMirror()
+    metrics, saying = KafkaMetrics(), ProblemLog()
     try:
         work = open_workspace(given.project, given.profile)
         trouble: list[str] = []
@@ -44,9 +44,9 @@ def main(arguments: list[str] | None = None) -> int:
             saying.tell([*look(work, looking, mirroring), *waiting, *unsent, *trouble])
             if _is_alone(LOOK_S):
                 if not unsent:
-                    metrics.tick(work)  # the last words of runs that have ended before us
+                    metrics.tick(work)  # the last events of runs that have ended
                 return 0
-            work, trouble = _reopened(work)
+            work, trouble = _reload_workspace(work)
     except Error as exc:
         sys.stderr.write(f"{exc}\n")
         return exc.exit_code
@@ -56,20 +56,20 @@ def main(arguments: list[str] | None = None) -> int:
         metrics.close()
 
 
-def look(work: Workspace, looking: Looking, mirroring: Mirroring) -> list[str]:
-    """What is wrong. The lag is written before a group is moved, so that it waits for nobody."""
-    found = [mirroring.told(one) for one in looking.look(work)]
+def look(work: Workspace, looking: LagMonitor, mirroring: GroupMirror) -> list[str]:
+    """The problems. The lag is written before groups are moved, which may take time."""
+    found = [mirroring.with_group(one) for one in looking.look(work)]
     problems = [text for one in found for text in (one.problem, one.group_problem) if text]
     try:
-        lags.write(work.places, found)
+        lag.write(work.places, found)
     except OSError as exc:
         problems.append(f"lag.json cannot be written: {exc.strerror or exc}")
     mirroring.tick(work, found)
     return problems
 
 
-def _reopened(work: Workspace) -> tuple[Workspace, list[str]]:
-    """With the settings as they are now; those of before while the file is wrong."""
+def _reload_workspace(work: Workspace) -> tuple[Workspace, list[str]]:
+    """With the current settings; with the last valid ones while the file is invalid."""
     try:
         return open_workspace(work.project, work.profile), []
     except Error as exc:
@@ -77,7 +77,7 @@ def _reopened(work: Workspace) -> tuple[Workspace, list[str]]:
 
 
 def _is_alone(within_s: float) -> bool:
-    """The supervisor holds the other end of stdin; it is gone when that ends."""
+    """The supervisor has ended: it held the other end of stdin."""
     ready, _, _ = select.select([sys.stdin], [], [], within_s)
     return bool(ready) and not os.read(sys.stdin.fileno(), 4096)
 

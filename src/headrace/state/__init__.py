@@ -1,1 +1,1 @@
-"""The files below a project's state folder: what should run, requests, runs. No judgement here."""
+"""The files below a project's state folder: desired state, requests, runs. Nothing here decides."""

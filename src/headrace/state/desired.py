@@ -1,7 +1,7 @@
 """What should run: `.headrace/desired/PIPELINE.json`.
 
-Only the supervisor writes these files (`supervisor/change.py` says how); everyone may read them.
-Invariant: a damaged file is one that says `unknown`, never one that is not there.
+Only the supervisor writes these files (`supervisor/requested_changes.py`); any process may read
+them. Invariant: a damaged file is read as `unknown`, never as missing.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 
 from headrace.errors import StoreError
-from headrace.jsonfile import read_json, write_json
-from headrace.model.places import Places
+from headrace.json_file import read_json, write_json
 from headrace.model.runs import Desired, Wanted
+from headrace.model.state_paths import StatePaths
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
-def read(places: Places, pipeline: str) -> Desired | None:
+def read(places: StatePaths, pipeline: str) -> Desired | None:
     """None if it was never deployed."""
     try:
         body = read_json(places.desired(pipeline))
@@ -25,16 +25,16 @@ def read(places: Places, pipeline: str) -> Desired | None:
         found = Desired.from_json(body)
         is_sound = found.pipeline == pipeline and _is_sound(found)
     except (StoreError, TypeError, AttributeError):
-        return damaged(pipeline)
-    return found if is_sound else damaged(pipeline)
+        return damaged_placeholder(pipeline)
+    return found if is_sound else damaged_placeholder(pipeline)
 
 
-def damaged(pipeline: str) -> Desired:
-    """What a damaged file says."""
+def damaged_placeholder(pipeline: str) -> Desired:
+    """The value of a damaged file."""
     return Desired(pipeline, Wanted.UNKNOWN.value, version="", profile="dev", file="")
 
 
-def listed(places: Places) -> list[Desired]:
+def read_all(places: StatePaths) -> list[Desired]:
     try:
         names = sorted(path.stem for path in places.desired_folder.glob("*.json"))
     except OSError:
@@ -44,7 +44,7 @@ def listed(places: Places) -> list[Desired]:
 
 
 def _is_sound(found: Desired) -> bool:
-    """Whether its values can be what a supervisor wrote."""
+    """Whether a supervisor can have written these values."""
     texts = (found.wanted, found.version, found.profile, found.file, found.session, found.by)
     lists = (found.args, found.previous)
     return (
@@ -59,5 +59,5 @@ def _is_sound(found: Desired) -> bool:
     )
 
 
-def write(places: Places, wanted: Desired) -> None:
+def write(places: StatePaths, wanted: Desired) -> None:
     write_json(places.desired(wanted.pipeline), wanted.to_json())

@@ -1,26 +1,26 @@
-"""How far each exporter has come: one file each, written by the relay."""
+"""The position of each exporter: one file each, written by the relay."""
 
 from __future__ import annotations
 
 import contextlib
 
 from headrace.errors import StoreError
-from headrace.jsonfile import read_json, write_json
+from headrace.json_file import read_json, write_json
 from headrace.model.exports import Export
-from headrace.model.places import Places
+from headrace.model.state_paths import StatePaths
 
 
-def write(places: Places, export: Export) -> None:
+def write(places: StatePaths, export: Export) -> None:
     write_json(places.export(export.name), export.to_json())
 
 
-def read(places: Places, name: str) -> Export | None:
+def read(places: StatePaths, name: str) -> Export | None:
     with contextlib.suppress(StoreError, TypeError):
         body = read_json(places.export(name))
         return Export.from_json(body) if body else None
     return None
 
 
-def listed(places: Places) -> list[Export]:
+def read_all(places: StatePaths) -> list[Export]:
     names = sorted(path.stem for path in places.exports.glob("*.json"))
     return [found for name in names if (found := read(places, name)) is not None]

@@ -1,16 +1,16 @@
-"""Where the page is, if its process lives."""
+"""The address of the page, if its process lives."""
 
 from __future__ import annotations
 
 from headrace import processes
 from headrace.errors import StoreError
-from headrace.jsonfile import read_json
-from headrace.model.places import Places
+from headrace.json_file import read_json
 from headrace.model.runs import Process
+from headrace.model.state_paths import StatePaths
 from headrace.model.web import Listening
 
 
-def listening(places: Places) -> Listening | None:
+def listening(places: StatePaths) -> Listening | None:
     try:
         body = read_json(places.web)
         found = Listening.from_json(body) if body else None

@@ -1,8 +1,8 @@
 """Requests to the supervisor and its answers: one small file each way.
 
-`leave`, `withdraw` and `answer_of` are for those who ask; the rest is for the supervisor.
-Invariant: a file that is no request is set aside with a warning, and stops nobody; what was served
-is gone, whether its answer could be written or not.
+`leave`, `withdraw` and `answer_of` are for clients, the rest is for the supervisor.
+Invariant: a file that is not a request is set aside with a warning; a request that was served is
+removed, even if its answer could not be written.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from headrace.errors import StoreError
-from headrace.jsonfile import read_json, write_json
-from headrace.model.places import Places
-from headrace.model.requests import Answer, Request, What
+from headrace.json_file import read_json, write_json
+from headrace.model.requests import Action, Reply, Request
+from headrace.model.state_paths import StatePaths
 
 logger = logging.getLogger(__name__)
 
@@ -33,24 +33,24 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def leave(places: Places, request: Request) -> None:
+def leave(places: StatePaths, request: Request) -> None:
     write_json(places.requests / f"{request.id}.json", request.to_json())
 
 
-def answer_of(places: Places, id: str, timeout_s: float) -> Answer | None:
+def answer_of(places: StatePaths, id: str, timeout_s: float) -> Reply | None:
     deadline = time.monotonic() + timeout_s
     path = places.answers / f"{id}.json"
     while True:
         body = read_json(path)
         if body is not None:
-            return Answer.from_json(body)
+            return Reply.from_json(body)
         if time.monotonic() >= deadline:
             return None
         time.sleep(POLL_S)
 
 
-def waiting(places: Places) -> list[Request]:
-    """Oldest first; at most AT_ONCE_MAX. What was answered before a crash is only tidied away."""
+def waiting(places: StatePaths) -> list[Request]:
+    """Oldest first; at most AT_ONCE_MAX. Requests answered before a crash are removed."""
     try:
         names = sorted(entry.name for entry in os.scandir(places.requests) if _is_one(entry))
     except FileNotFoundError:
@@ -68,10 +68,10 @@ def waiting(places: Places) -> list[Request]:
     return sorted(found, key=lambda request: (request.at, request.id))
 
 
-def answer(places: Places, answer: Answer) -> None:
-    """The answer first: a crash between the two serves no request twice.
+def answer(places: StatePaths, answer: Reply) -> None:
+    """The answer is written first: after a crash in between, no request is served twice.
 
-    OSError if it could not be written; the request is taken away all the same, since it is served.
+    OSError if it could not be written; the request is removed all the same.
     """
     try:
         write_json(places.answers / f"{answer.id}.json", answer.to_json())
@@ -79,13 +79,13 @@ def answer(places: Places, answer: Answer) -> None:
         withdraw(places, answer.id)
 
 
-def withdraw(places: Places, id: str) -> None:
-    """Take a request away, answered or not: for who asked and found nobody to serve it."""
+def withdraw(places: StatePaths, id: str) -> None:
+    """For a client that found no supervisor."""
     with contextlib.suppress(OSError):
         (places.requests / f"{id}.json").unlink(missing_ok=True)
 
 
-def prune(places: Places) -> None:
+def prune(places: StatePaths) -> None:
     _keep_newest(places.answers, "*.json", ANSWERS_KEPT)
     _keep_newest(places.requests, "*.bad", SET_ASIDE_KEPT)
 
@@ -108,7 +108,7 @@ def _read(path: Path) -> Request | None:
             return None
         if not _ID.fullmatch(request.id) or not isinstance(request.at, int | float):
             return None
-        What(request.what)
+        Action(request.what)
     except (StoreError, TypeError, ValueError, OSError):
         return None
     return request
@@ -117,7 +117,7 @@ def _read(path: Path) -> Request | None:
 def _set_aside(path: Path) -> None:
     if not path.exists():
         return
-    logger.warning("%s is no request; it is set aside as %s.bad", path.name, path.name)
+    logger.warning("%s is not a request; renamed to %s.bad", path.name, path.name)
     with contextlib.suppress(OSError):
         path.rename(path.with_name(path.name + ".bad"))
 

@@ -1,27 +1,27 @@
 """Alerts in alerts.db: opened once, resolved once, one row an episode.
 
-Written by the supervisor (rules, files of alert rows) and, for rows that come by a topic, by the
-relay (`store/alerttopics.py`); read by the page and `alerts list`.
-Invariant, kept by a unique index: at most one open row a key. The rows of a batch are taken in one
-transaction with its number, so that a batch seen again changes nothing.
+Written by the supervisor (rules, files of alert rows) and, for rows from a topic, by the relay
+(`store/alert_topics.py`); read by the page and `alerts list`.
+Invariants: at most one open row a key (a unique index); a batch that is read again changes nothing,
+since its rows and its number are stored in one transaction.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from headrace.model.alerts import RULE_OF_ROWS, AlertRow
-from headrace.store import db, texts
+from headrace.store import db, json_text
 
 LIMIT_MAX = 10_000
-TAKEN_KEPT_S = 400 * 86_400.0  # of a query that raises none any more
+TAKEN_KEPT_S = 400 * 86_400.0  # of a query without new rows
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class StoredAlert:
     id: int
     key: str
     pipeline: str
@@ -35,18 +35,24 @@ class Alert:
     resolved_at: float | None
     updates: int  # how often it was opened again while open
     reopened: int  # how many episodes of this key came before
-    resolve_at: float | None = None  # over by itself once its query has worked until then
-    noticed_at: float | None = None  # when it was stored; `opened_at` is what its row says
+    resolve_at: float | None = None  # resolved then, if its query has worked until then
+    noticed_at: float | None = None  # when it was stored; `opened_at` comes from its row
 
     @property
     def count(self) -> int:
         """How many rows, or findings of a rule, it stands for."""
         return self.updates + 1
 
+    def to_json(self) -> dict[str, Any]:
+        """As the API, the page and the command line show it."""
+        body = asdict(self)
+        del body["updates"]
+        return {**body, "count": self.count}
+
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What the taking of a batch did to one alert."""
+class AlertChange:
+    """What a batch changed in one alert."""
 
     is_opened: bool  # else it was resolved
     key: str
@@ -64,8 +70,8 @@ def open_once(
     severity: str,
     data: Mapping[str, Any] | None = None,
 ) -> bool:
-    """True if it was not open. An open one takes the new title, severity and data, and counts."""
-    body = texts.dump_bounded(data or {})
+    """True if it was not open. An open one gets the new title, severity and data, and counts up."""
+    body = json_text.dump_bounded(data or {})
     with db.transaction(conn):
         done = conn.execute(
             "UPDATE alerts SET title = ?, severity = ?, data = ?, updated_at = ?,"
@@ -96,9 +102,9 @@ def resolve(conn: db.Store, key: str, at: float) -> bool:
 
 def take(
     conn: db.Store, pipeline: str, query: str, rows: Sequence[AlertRow], at: float
-) -> list[Change]:
-    """The rows of one batch, all or none; none if that batch or a later one was taken before."""
-    changes: list[Change] = []
+) -> list[AlertChange]:
+    """The rows of one batch, all or none; none if that batch or a later one is stored already."""
+    changes: list[AlertChange] = []
     with db.transaction(conn):
         id_, batch = rows[0].query_id, rows[0].batch
         found = conn.execute("SELECT batch FROM taken_batches WHERE query_id = ?", (id_,))
@@ -106,7 +112,7 @@ def take(
         if taken is not None and batch <= taken["batch"]:
             return []
         for row in rows:
-            changes += applied(conn, pipeline, query, row, at)
+            changes += apply_row(conn, pipeline, query, row, at)
         conn.execute(
             "INSERT INTO taken_batches (query_id, batch, at) VALUES (?, ?, ?)"
             " ON CONFLICT (query_id) DO UPDATE SET batch = excluded.batch, at = excluded.at",
@@ -115,12 +121,14 @@ def take(
     return changes
 
 
-def applied(conn: db.Store, pipeline: str, query: str, row: AlertRow, at: float) -> list[Change]:
-    """What a row does to its alert; inside a transaction."""
+def apply_row(
+    conn: db.Store, pipeline: str, query: str, row: AlertRow, at: float
+) -> list[AlertChange]:
+    """Call inside a transaction."""
     key = key_of(pipeline, query, row)
     if row.resolved:
-        return _resolved(conn, "key = ?", (key,), row.at)
-    return [Change(True, key, row.title)] if _add(conn, key, pipeline, query, row, at) else []
+        return _resolve_where(conn, "key = ?", (key,), row.at)
+    return [AlertChange(True, key, row.title)] if _add(conn, key, pipeline, query, row, at) else []
 
 
 def is_opened_after(conn: db.Store, key: str, at: float) -> bool:
@@ -130,17 +138,17 @@ def is_opened_after(conn: db.Store, key: str, at: float) -> bool:
 
 
 def key_of(pipeline: str, query: str, row: AlertRow) -> str:
-    """PIPELINE/QUERY/KEY; rules have none with a slash. Several columns: as a JSON list."""
+    """PIPELINE/QUERY/KEY; keys of rules have no slash. Several columns: a JSON list."""
     if row.left_out:
         return f"{pipeline}/{query}:rows-left-out"
     return f"{pipeline}/{query}/{row.key[0] if len(row.key) == 1 else json.dumps(row.key)}"
 
 
 def _add(conn: db.Store, key: str, pipeline: str, query: str, row: AlertRow, at: float) -> bool:
-    """True if it was not open; else it counts on the open one."""
+    """True if it was not open; else the open one counts up."""
     after = row.resolve_after_s
     resolve_at = None if after is None else row.told_at + after
-    said = (row.title, row.severity, texts.dump_bounded(row.data), row.at, resolve_at)
+    said = (row.title, row.severity, json_text.dump_bounded(row.data), row.at, resolve_at)
     done = conn.execute(
         "UPDATE alerts SET title = ?, severity = ?, data = ?, updated_at = max(updated_at, ?),"
         " resolve_at = ?, updates = updates + ? WHERE key = ? AND resolved_at IS NULL",
@@ -148,7 +156,7 @@ def _add(conn: db.Store, key: str, pipeline: str, query: str, row: AlertRow, at:
     )
     if done.rowcount > 0:
         return False
-    # The last episode alone is asked, by the index: a key that flaps has thousands.
+    # Only the last episode is read, by the index: a flapping key has thousands.
     conn.execute(
         "INSERT INTO alerts (title, severity, data, opened_at, resolve_at, updates, key, pipeline,"
         " query, rule, noticed_at, updated_at, reopened)"
@@ -161,7 +169,7 @@ def _add(conn: db.Store, key: str, pipeline: str, query: str, row: AlertRow, at:
 
 
 def due(conn: db.Store, at: float) -> dict[tuple[str, str], float]:
-    """(pipeline, query) with an open alert whose time is up -> the earliest such time."""
+    """(pipeline, query) with an open alert that is due -> the earliest due time."""
     found = db.rows(
         conn,
         "SELECT pipeline, query, min(resolve_at) AS since FROM alerts"
@@ -174,24 +182,26 @@ def due(conn: db.Store, at: float) -> dict[tuple[str, str], float]:
 
 def resolve_due(
     conn: db.Store, worked: Iterable[tuple[str, str, float]], at: float
-) -> list[tuple[str, Change]]:
-    """`worked`: pipeline, query, until when it is known to have worked. -> (pipeline, change)."""
-    done: list[tuple[str, Change]] = []
+) -> list[tuple[str, AlertChange]]:
+    """`worked`: pipeline, query, until when it has worked. Returns (pipeline, change)."""
+    done: list[tuple[str, AlertChange]] = []
     with db.transaction(conn):
         for pipeline, query, until in worked:
             condition = "pipeline = ? AND query = ? AND resolve_at <= ?"
-            changes = _resolved(conn, condition, (pipeline, query, until), at)
+            changes = _resolve_where(conn, condition, (pipeline, query, until), at)
             done += [(pipeline, change) for change in changes]
     return done
 
 
-def _resolved(conn: db.Store, condition: str, values: Sequence[object], at: float) -> list[Change]:
+def _resolve_where(
+    conn: db.Store, condition: str, values: Sequence[object], at: float
+) -> list[AlertChange]:
     found = conn.execute(
         f"UPDATE alerts SET resolved_at = ? WHERE resolved_at IS NULL AND {condition}"  # noqa: S608
         " RETURNING key, title",
         (at, *values),
     ).fetchall()
-    return [Change(False, row["key"], row["title"]) for row in found]
+    return [AlertChange(False, row["key"], row["title"]) for row in found]
 
 
 def forget_taken(conn: db.Store, at: float) -> None:
@@ -200,21 +210,21 @@ def forget_taken(conn: db.Store, at: float) -> None:
 
 
 def open_keys_of_rules(conn: db.Store) -> set[str]:
-    """Of what the supervisor's own rules opened: a flood of rows never hides one of these."""
+    """Of the supervisor's own rules: a flood of rows never hides these."""
     found = db.rows(
         conn, "SELECT key FROM alerts WHERE resolved_at IS NULL AND rule <> ?", (RULE_OF_ROWS,)
     )
     return {row["key"] for row in found}
 
 
-def listed(
+def list_alerts(
     conn: db.Store,
     state: Literal["open", "resolved", "all"] = "open",
     limit: int = 1000,
     *,
     pipeline: str | None = None,
     query: str | None = None,
-) -> list[Alert]:
+) -> list[StoredAlert]:
     """The newest first; of one pipeline or query, if given."""
     condition = {"open": "resolved_at IS NULL", "resolved": "resolved_at IS NOT NULL", "all": "1"}
     found = db.rows(
@@ -224,4 +234,4 @@ def listed(
         " ORDER BY id DESC LIMIT ?3",
         (pipeline, query, max(0, min(limit, LIMIT_MAX))),
     )
-    return [Alert(**{**dict(row), "data": texts.load(row["data"])}) for row in found]
+    return [StoredAlert(**{**dict(row), "data": json_text.load(row["data"])}) for row in found]

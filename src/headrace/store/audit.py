@@ -1,17 +1,17 @@
-"""Who asked for what, and what became of it. Written by the supervisor, once a request."""
+"""The audit: who requested what, and the result. Written by the supervisor."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from headrace.model.requests import Request
-from headrace.store import db, texts
+from headrace.store import db, json_text
 
 LIMIT_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     id: int
     request: str
     at: float
@@ -22,7 +22,7 @@ class Entry:
 
 
 def add(conn: db.Store, request: Request, text: str) -> bool:
-    """True if this request was not in the book yet: a supervisor killed in between asks twice."""
+    """True if this request is new: a supervisor that was killed may add it twice."""
     with db.transaction(conn):
         done = conn.execute(
             "INSERT OR IGNORE INTO audit (request, at, by, what, pipeline, text, body)"
@@ -34,13 +34,13 @@ def add(conn: db.Store, request: Request, text: str) -> bool:
                 str(request.what),
                 request.pipeline,
                 text,
-                texts.dump_bounded(request.to_json()),
+                json_text.dump_bounded(request.to_json()),
             ),
         )
         return done.rowcount > 0
 
 
-def listed(conn: db.Store, pipeline: str | None = None, limit: int = 100) -> list[Entry]:
+def list_entries(conn: db.Store, pipeline: str | None = None, limit: int = 100) -> list[AuditEntry]:
     """The newest first."""
     found = db.rows(
         conn,
@@ -48,4 +48,4 @@ def listed(conn: db.Store, pipeline: str | None = None, limit: int = 100) -> lis
         " WHERE (?1 IS NULL OR pipeline = ?1) ORDER BY id DESC LIMIT ?2",
         (pipeline, max(0, min(limit, LIMIT_MAX))),
     )
-    return [Entry(*row) for row in found]
+    return [AuditEntry(*row) for row in found]

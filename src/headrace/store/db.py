@@ -1,9 +1,7 @@
-"""Opening the two SQLite files, and the two ways in: `transaction` to write, `rows` to read.
+"""Opens the two SQLite files; `transaction` writes, `rows` and `read` read.
 
-Read by the other modules of this room, and by whoever opens a database: supervisor, web, CLI.
-Invariant: `open_history` and `open_alerts` give a database that works or raise StoreError; a file
-that cannot be one is renamed (never deleted) and begun anew, and `conn.note` says so.
-Setting a damaged file aside is in `store/aside.py`.
+Invariant: `open_history` and `open_alerts` give a working database or raise StoreError. A file that
+is damaged is renamed (never deleted) and replaced, and `conn.note` says so (`store/recovery.py`).
 """
 
 from __future__ import annotations
@@ -14,18 +12,20 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from headrace.errors import StoreError
-from headrace.store import aside, migrations
+from headrace.store import migrations, recovery
+
+T = TypeVar("T")
 
 BUSY_S = 5.0
 WAL_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Store(sqlite3.Connection):
-    """A connection that knows its file. `note`: what had to be done to open it, for the log."""
+    """A connection that knows its file. `note`: a repair at opening, for the log."""
 
     path: Path
     inode: int = 0
@@ -33,7 +33,7 @@ class Store(sqlite3.Connection):
 
 
 class _UnusableError(Exception):
-    """This file is no database of ours; it goes aside."""
+    """The file is not a database of Headrace, or it is damaged; it is set aside."""
 
 
 def open_history(path: Path, clock: Callable[[], float] = time.time) -> Store:
@@ -41,12 +41,24 @@ def open_history(path: Path, clock: Callable[[], float] = time.time) -> Store:
 
 
 def open_alerts(path: Path, clock: Callable[[], float] = time.time) -> Store:
-    """Alerts are not disposable: from a damaged file the rows that can be read are taken over."""
+    """Alerts are not disposable: readable rows of a damaged file are copied."""
     return _open(path, migrations.ALERTS, clock)
 
 
+def read(path: Path, ask: Callable[[Store], T], *, is_optional: bool = False) -> T | None:
+    """What `ask` finds in a store; None while there is no store. If it cannot be read: StoreError,
+    or None where the answer `is_optional`."""
+    try:
+        with contextlib.closing(open_readonly(path)) as conn:
+            return ask(conn)
+    except StoreError as exc:
+        if is_optional or exc.code == "no-store":
+            return None
+        raise
+
+
 def open_readonly(path: Path) -> Store:
-    """For those who only look: creates, changes and sets aside nothing."""
+    """Creates, changes and sets aside nothing. Most readers use `read`."""
     if not path.exists():
         raise StoreError(
             f"There is no {path.name} yet.",
@@ -65,7 +77,7 @@ def open_readonly(path: Path) -> Store:
     except sqlite3.Error as exc:
         if conn is not None:
             conn.close()
-        raise explained(exc, path) from exc
+        raise to_store_error(exc, path) from exc
     schema = next(
         (s for s in (migrations.HISTORY, migrations.ALERTS) if s.application_id == application_id),
         None,
@@ -86,7 +98,7 @@ def open_readonly(path: Path) -> Store:
 
 @contextlib.contextmanager
 def transaction(conn: Store) -> Iterator[Store]:
-    """All or nothing. Inside another one it joins it, so that a caller can bundle many writes."""
+    """All or nothing. A nested one joins the outer, so that callers can bundle writes."""
     if conn.in_transaction:
         yield conn
         return
@@ -96,7 +108,7 @@ def transaction(conn: Store) -> Iterator[Store]:
         conn.execute("COMMIT")
     except sqlite3.Error as exc:
         _roll_back(conn)
-        raise explained(exc, conn.path) from exc
+        raise to_store_error(exc, conn.path) from exc
     except UnicodeEncodeError as exc:
         _roll_back(conn)
         raise StoreError(
@@ -115,19 +127,19 @@ def rows(conn: Store, sql: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]
     try:
         return conn.execute(sql, values).fetchall()
     except sqlite3.Error as exc:
-        raise explained(exc, conn.path) from exc
+        raise to_store_error(exc, conn.path) from exc
 
 
 def is_in_place(conn: Store) -> bool:
-    """False when somebody deleted or replaced the file: what is written now goes nowhere."""
+    """False if the file was deleted or replaced: writes would be lost."""
     try:
         return os.stat(conn.path).st_ino == conn.inode
     except OSError:
         return False
 
 
-def explained(exc: sqlite3.Error, path: Path) -> StoreError:
-    """SQLite's error in our words. "store-broken" means: close, and open again (sets it aside)."""
+def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
+    """SQLite's error as ours. "store-broken" means: close and open again (sets it aside)."""
     name = getattr(exc, "sqlite_errorname", None) or ""
     slug, what, fix = next(
         (words for prefixes, words in _EXPLANATIONS if name.startswith(prefixes)),
@@ -142,7 +154,7 @@ def explained(exc: sqlite3.Error, path: Path) -> StoreError:
     )
 
 
-# How SQLite's name for it begins -> slug, what, fix.
+# Prefix of SQLite's error name -> slug, what, fix.
 _EXPLANATIONS: tuple[tuple[tuple[str, ...], tuple[str, str, str]], ...] = (
     (
         ("SQLITE_BUSY", "SQLITE_LOCKED"),
@@ -153,11 +165,11 @@ _EXPLANATIONS: tuple[tuple[tuple[str, ...], tuple[str, str, str]], ...] = (
         ),
     ),
     (
-        aside.DAMAGE,
+        recovery.DAMAGE,
         (
             "store-broken",
             "is damaged",
-            "headrace down && headrace up   (sets the file aside and begins a new one)",
+            "headrace down && headrace up   (sets the file aside and creates a new one)",
         ),
     ),
     (
@@ -186,29 +198,29 @@ def _open(path: Path, schema: migrations.Schema, clock: Callable[[], float]) -> 
             conn = _ready(path, schema)
         except _UnusableError as exc:
             problem = str(exc)
-            moved = aside.set_aside(path, clock())
+            moved = recovery.set_aside(path, clock())
         else:
             break
     else:
         raise StoreError(
-            f"{path.name} cannot be created anew.",
+            f"{path.name} cannot be created again.",
             why=problem,
             where=str(path),
             fix="check the disk below the state folder",
             slug="store-broken",
         )
     if problem:
-        conn.note = f"{path.name} could not be used ({problem}); kept as {moved.name}, begun anew"
+        conn.note = f"{path.name} was damaged ({problem}); kept as {moved.name}, created a new one"
         if schema.disposable:
-            aside.forget_oldest(path)
+            recovery.forget_oldest(path)
         else:
-            kept = aside.salvage_alerts(moved, conn)
-            conn.note += f", {kept} alert{'' if kept == 1 else 's'} taken over"
+            kept = recovery.salvage_alerts(moved, conn)
+            conn.note += f", {kept} alert{'' if kept == 1 else 's'} recovered"
     return conn
 
 
 def _ready(path: Path, schema: migrations.Schema) -> Store:
-    """Connect, check, migrate; _UnusableError if the file itself is the trouble."""
+    """Connect, check, migrate; _UnusableError if the file itself is damaged."""
     conn: Store | None = None
     try:
         _create_private(path)
@@ -220,9 +232,9 @@ def _ready(path: Path, schema: migrations.Schema) -> Store:
         if conn is not None:
             conn.close()
         if isinstance(exc, sqlite3.Error):
-            if aside.is_damage(exc, path):
+            if recovery.is_damage(exc, path):
                 raise _UnusableError(str(exc)) from exc
-            raise explained(exc, path) from exc
+            raise to_store_error(exc, path) from exc
         if isinstance(exc, OSError):
             raise StoreError(
                 f"{path.name} cannot be created: {exc.strerror}.",
@@ -245,7 +257,7 @@ def _connect(target: str, path: Path, *, uri: bool = False) -> Store:
     conn = sqlite3.connect(target, timeout=BUSY_S, isolation_level=None, uri=uri, factory=Store)
     conn.path = path
     conn.row_factory = sqlite3.Row
-    # A flipped bit inside a text is no reason to fail a whole listing.
+    # A flipped bit inside a text must not fail a whole listing.
     conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return conn
 
@@ -273,8 +285,8 @@ def _check(conn: Store, schema: migrations.Schema) -> None:
 
 
 def _prepare(conn: Store, schema: migrations.Schema) -> None:
-    _until_unlocked(lambda: _configure(conn, schema))
-    _until_unlocked(lambda: _migrate(conn, schema))
+    _retry_while_locked(lambda: _configure(conn, schema))
+    _retry_while_locked(lambda: _migrate(conn, schema))
 
 
 def _configure(conn: Store, schema: migrations.Schema) -> None:
@@ -301,8 +313,8 @@ def _migrate(conn: Store, schema: migrations.Schema) -> None:
         raise
 
 
-def _until_unlocked(step: Callable[[], None]) -> None:
-    """Switching to WAL does not wait for others by itself, whatever the busy timeout says."""
+def _retry_while_locked(step: Callable[[], None]) -> None:
+    """Switching to WAL ignores the busy timeout."""
     deadline = time.monotonic() + BUSY_S
     while True:
         try:
@@ -329,6 +341,6 @@ def _newer(path: Path, version: int, schema: migrations.Schema) -> StoreError:
         f" this one knows {len(schema.steps)}.",
         why="open alerts would be lost by going on with an older program",
         where=str(path),
-        fix=f"install that newer Headrace again, or move {path} away to begin anew",
+        fix=f"install that newer Headrace again, or move {path} away to start with a new one",
         slug="store-newer",
     )

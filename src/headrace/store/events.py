@@ -1,4 +1,4 @@
-"""What happened to pipelines, in words: starts, ends, restarts, updates. The page's time line.
+"""Events of pipelines as text: starts, ends, restarts, updates.
 
 Written by the supervisor, read by the page and `headrace events`.
 """
@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.store import db, texts
+from headrace.store import db, json_text
 
 LIMIT_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    id: int  # rises; `after` of the next look
+class StoredEvent:
+    id: int  # ascending; `after` of the next read
     at: float
     pipeline: str
     run: str | None
@@ -36,27 +36,27 @@ def add(
     data: Mapping[str, Any] | None = None,
     seq: int | None = None,
 ) -> bool:
-    """With `seq` (its place in the run's events file) the same event is taken in only once."""
+    """With `seq` (its place in the run's events file) the same event is stored only once."""
     with db.transaction(conn):
         done = conn.execute(
             "INSERT OR IGNORE INTO events (at, pipeline, run, seq, kind, text, data)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (at, pipeline, run, seq, str(kind), text, texts.dump_bounded(data or {})),
+            (at, pipeline, run, seq, str(kind), text, json_text.dump_bounded(data or {})),
         )
         return done.rowcount > 0
 
 
 def recent(
     conn: db.Store, pipeline: str | None = None, limit: int = 100, after: int = 0
-) -> list[Recorded]:
-    """The latest events with an id above `after`, in the order in which they came."""
+) -> list[StoredEvent]:
+    """The latest events with an id above `after`, oldest first."""
     found = db.rows(
         conn,
         "SELECT * FROM events WHERE (?1 IS NULL OR pipeline = ?1) AND id > ?3"
         " ORDER BY id DESC LIMIT ?2",
         (pipeline, max(0, min(limit, LIMIT_MAX)), after),
     )
-    return [_recorded(row) for row in reversed(found)]
+    return [_event_from_row(row) for row in reversed(found)]
 
 
 def between(
@@ -66,24 +66,24 @@ def between(
     until: float,
     kinds: Collection[str],
     limit: int = 500,
-) -> list[Recorded]:
-    """The latest of these kinds in a stretch of time, in order."""
+) -> list[StoredEvent]:
+    """The latest of these kinds in a time range, oldest first."""
     found = db.rows(
         conn,
         "SELECT * FROM events WHERE pipeline = ? AND at >= ? AND at < ?"  # noqa: S608
         f" AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY id DESC LIMIT ?",
         (pipeline, since, until, *kinds, max(0, min(limit, LIMIT_MAX))),
     )
-    return [_recorded(row) for row in reversed(found)]
+    return [_event_from_row(row) for row in reversed(found)]
 
 
-def _recorded(row: sqlite3.Row) -> Recorded:
-    return Recorded(
+def _event_from_row(row: sqlite3.Row) -> StoredEvent:
+    return StoredEvent(
         id=row["id"],
         at=row["at"],
         pipeline=row["pipeline"],
         run=row["run"],
         kind=row["kind"],
         text=row["text"],
-        data=texts.load(row["data"]),
+        data=json_text.load(row["data"]),
     )

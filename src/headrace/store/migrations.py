@@ -14,10 +14,10 @@ Step = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class Schema:
     name: str
-    application_id: int  # tells our files from a stranger's
+    application_id: int  # identifies a file as ours
     steps: tuple[Step, ...]
     tables: frozenset[str]  # all that must be there after the last step
-    disposable: bool  # a file that cannot be used may simply be begun anew
+    disposable: bool  # a damaged file may simply be replaced
 
 
 _BUCKET = """
@@ -52,7 +52,7 @@ _HISTORY_1: Step = (
     f"CREATE TABLE progress_hour ({_BUCKET}) WITHOUT ROWID",
     "CREATE INDEX progress_minute_by_time ON progress_minute (start)",
     "CREATE INDEX progress_hour_by_time ON progress_hour (start)",
-    # Up to which batch raw rows were pruned: an events file read again must not count twice.
+    # The last batch whose raw rows were pruned: an events file read again must not count twice.
     """CREATE TABLE progress_pruned (
         pipeline TEXT NOT NULL, run TEXT NOT NULL, query TEXT NOT NULL,
         batch INTEGER NOT NULL, at REAL NOT NULL,
@@ -76,7 +76,7 @@ _FRESH_SUMS = (
     "fresh_p50_ms_by_n REAL",
     "fresh_p99_ms_max REAL",
 )
-# How old the answers of a batch were. What was taken in before is not known to have been fresh.
+# Freshness of a batch; unknown for earlier rows.
 _HISTORY_2: Step = (
     "ALTER TABLE progress ADD COLUMN fresh_basis TEXT",
     "ALTER TABLE progress ADD COLUMN fresh_n INTEGER NOT NULL DEFAULT 0",
@@ -95,7 +95,7 @@ _PHASES = (
     "add_batch_ms",
     "commit_offsets_ms",
 )
-# What a batch spends its time on, over weeks too. Of what was rolled up before it is not known.
+# The phases of a batch, in roll-ups; unknown for earlier ones.
 _HISTORY_3: Step = tuple(
     f"ALTER TABLE {table} ADD COLUMN {column} REAL"
     for table in ("progress_minute", "progress_hour")
@@ -109,7 +109,7 @@ _ALERTS_1: Step = (
         title TEXT NOT NULL, severity TEXT NOT NULL, data TEXT NOT NULL,
         opened_at REAL NOT NULL, updated_at REAL NOT NULL, resolved_at REAL,
         updates INTEGER NOT NULL DEFAULT 0, reopened INTEGER NOT NULL DEFAULT 0)""",
-    # The promise itself, kept by the database: at most one open alert a key.
+    # At most one open alert a key.
     "CREATE UNIQUE INDEX alerts_open ON alerts (key) WHERE resolved_at IS NULL",
     "CREATE INDEX alerts_by_key ON alerts (key, id)",
 )
@@ -124,10 +124,10 @@ _ALERTS_2: Step = (
 )
 
 _ALERTS_3: Step = (
-    # `opened_at` is what the row says; this is when it was here to be seen.
+    # `opened_at` comes from the row; this is when it was stored.
     "ALTER TABLE alerts ADD COLUMN noticed_at REAL",
-    # Up to where the topic of alert rows was taken, rows that were (some are sent twice), and what
-    # they changed, until the supervisor has told of it.
+    # The position in the topic of alert rows, stored rows (some are sent twice), and their changes
+    # until the supervisor has reported them.
     """CREATE TABLE topic_positions (
         topic TEXT NOT NULL, partition INTEGER NOT NULL, next INTEGER NOT NULL, at REAL NOT NULL,
         PRIMARY KEY (topic, partition))""",

@@ -6,7 +6,7 @@ Written by the supervisor at every tick (a row is only touched when it changed),
 from __future__ import annotations
 
 from headrace.model.status import PipelineStatus, QueryStatus
-from headrace.store import db, texts
+from headrace.store import db, json_text
 
 
 def put(conn: db.Store, status: PipelineStatus) -> bool:
@@ -15,12 +15,12 @@ def put(conn: db.Store, status: PipelineStatus) -> bool:
         done = conn.execute(
             "INSERT INTO pipelines (name, body) VALUES (?, ?)"
             " ON CONFLICT (name) DO UPDATE SET body = excluded.body WHERE body <> excluded.body",
-            (status.name, texts.dump(status.to_json())),
+            (status.name, json_text.dump(status.to_json())),
         )
         return done.rowcount > 0
 
 
-def listed(conn: db.Store) -> list[PipelineStatus]:
+def read_all(conn: db.Store) -> list[PipelineStatus]:
     found = db.rows(conn, "SELECT name, body FROM pipelines ORDER BY name")
     return [s for row in found if (s := _status(row["body"])) is not None]
 
@@ -37,7 +37,7 @@ def remove(conn: db.Store, name: str) -> bool:
 
 def _status(text: str) -> PipelineStatus | None:
     """None for a row that cannot be read; the supervisor writes it again when it next changes."""
-    body = texts.load(text)
+    body = json_text.load(text)
     try:
         queries = tuple(QueryStatus.from_json(q) for q in body.get("queries", ()))
         return PipelineStatus.from_json({**body, "queries": queries})

@@ -1,6 +1,6 @@
-"""How long things are kept. Run by the supervisor once in a while, in small bites.
+"""Deletes old rows. Run by the supervisor from time to time, in small transactions.
 
-Invariant: an open alert and a run that has not ended are never taken away.
+Invariant: an open alert and a run that has not ended are never deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAGES_MAX = 5_000  # given back to the disk at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     raw_days: float = 3
     raw_rows_max: int = 100_000
     minute_days: float = 30
@@ -27,14 +27,14 @@ class Limits:
     runs_days: float = 400
     audit_days: float = 400
     alerts_days: float = 400  # after they were resolved
-    bite_rows: int = 5_000  # rows a transaction, so that nobody waits long
+    bite_rows: int = 5_000  # rows a transaction, to keep waits short
 
 
-DEFAULTS = Limits()
+DEFAULTS = RetentionLimits()
 
 
-def prune(conn: db.Store, now: float, limits: Limits = DEFAULTS) -> dict[str, int]:
-    """Of history.db: rows taken away, by table."""
+def prune(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> dict[str, int]:
+    """Of history.db: deleted rows, by table."""
     gone = {"progress": _prune_progress(conn, now, limits)}
     for table, condition, values in (
         ("progress_minute", "start < ?", (now - limits.minute_days * DAY_S,)),
@@ -53,7 +53,7 @@ def prune(conn: db.Store, now: float, limits: Limits = DEFAULTS) -> dict[str, in
     return gone
 
 
-def prune_alerts(conn: db.Store, now: float, limits: Limits = DEFAULTS) -> int:
+def prune_alerts(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> int:
     """Of alerts.db: resolved ones only."""
     before = now - limits.alerts_days * DAY_S
     gone = _delete(conn, "alerts", "resolved_at < ?", (before,), limits.bite_rows)
@@ -61,8 +61,8 @@ def prune_alerts(conn: db.Store, now: float, limits: Limits = DEFAULTS) -> int:
     return gone
 
 
-def _prune_progress(conn: db.Store, now: float, limits: Limits) -> int:
-    """Remembers up to which batch it went, so that the roll-ups are never fed twice."""
+def _prune_progress(conn: db.Store, now: float, limits: RetentionLimits) -> int:
+    """Records the last pruned batch, so that the roll-ups never count one twice."""
     gone = 0
     while True:
         with db.transaction(conn):
@@ -97,7 +97,7 @@ def _forget_raw(conn: db.Store, ids: Sequence[int]) -> None:
 def _delete(
     conn: db.Store, table: str, condition: str, values: Sequence[Any], bite_rows: int
 ) -> int:
-    """WITHOUT ROWID tables have no number to bite by; theirs are small and go at once."""
+    """WITHOUT ROWID tables are small and pruned at once."""
     gone = 0
     numbered = table in ("events", "runs", "audit", "alerts")
     where = f"WHERE {condition}"
@@ -112,11 +112,11 @@ def _delete(
 
 
 def _give_back(conn: db.Store) -> None:
-    """Pages that became free, back to the disk; a bounded number, the rest next time."""
+    """Returns free pages to the disk; a bounded number, the rest next time."""
     if conn.in_transaction:
         return
     try:
-        # A script, since `execute` would stop after the first page; it commits what is open.
+        # executescript: `execute` would stop after the first page. It commits.
         conn.executescript(f"PRAGMA incremental_vacuum({PAGES_MAX})")
     except sqlite3.Error as exc:
-        raise db.explained(exc, conn.path) from exc
+        raise db.to_store_error(exc, conn.path) from exc

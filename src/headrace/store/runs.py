@@ -1,37 +1,19 @@
-"""Runs in the history: one row a driver process, from its start to its end.
+"""Runs in the history: one row a driver process.
 
-Written by the supervisor, read by the page and `status`. What is decided (backoff, three times the
-same failure) comes from the files of the runs themselves, never from here: history is disposable.
+Written by the supervisor, read by the page. Decisions (backoff, three times the same failure) use
+the files of the runs, never these rows: the history is disposable.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from headrace.model.glance import BAD
-from headrace.model.runs import Exit, RunSpec, pipeline_of
-from headrace.store import db, texts
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    run: str
-    pipeline: str
-    version: str
-    profile: str
-    attempt: int
-    started_at: float | None
-    ended_at: float | None
-    ending: str | None  # model.runs.Ending
-    code: int | None
-    exit: Mapping[str, Any]  # exit.json; empty while it runs
+from headrace.model.runs import BAD_ENDINGS, Exit, Run, RunSpec, pipeline_of
+from headrace.store import db, json_text
 
 
 def record_start(conn: db.Store, spec: RunSpec) -> bool:
-    """True if this start was not known yet. A run whose end came first gets its start filled in."""
+    """True if it is new. A run whose end was recorded first gets its start filled in."""
     with db.transaction(conn):
         done = conn.execute(
             """INSERT INTO runs (run, pipeline, version, profile, attempt, started_at, spec)
@@ -47,16 +29,16 @@ def record_start(conn: db.Store, spec: RunSpec) -> bool:
                 spec.profile,
                 spec.attempt,
                 spec.at,
-                texts.dump(spec.to_json()),
+                json_text.dump(spec.to_json()),
             ),
         )
         return done.rowcount > 0
 
 
 def record_end(conn: db.Store, run: str, exit: Exit, at: float) -> bool:
-    """True if this end was not known yet: the first one recorded stays."""
+    """True if it is new: the first recorded end stays."""
     with db.transaction(conn):
-        # The history may have been begun anew while the run lived: then its start is unknown.
+        # The history may be newer than the run: then its start is unknown.
         conn.execute(
             "INSERT OR IGNORE INTO runs (run, pipeline, version, profile, attempt)"
             " VALUES (?, ?, '', '', 1)",
@@ -65,12 +47,12 @@ def record_end(conn: db.Store, run: str, exit: Exit, at: float) -> bool:
         done = conn.execute(
             "UPDATE runs SET ended_at = ?, ending = ?, code = ?, exit = ?"
             " WHERE run = ? AND ended_at IS NULL",
-            (at, str(exit.ending), exit.code, texts.dump(exit.to_json()), run),
+            (at, str(exit.ending), exit.code, json_text.dump(exit.to_json()), run),
         )
         return done.rowcount > 0
 
 
-def listed(conn: db.Store, pipeline: str | None = None, limit: int = 50) -> list[Run]:
+def list_runs(conn: db.Store, pipeline: str | None = None, limit: int = 50) -> list[Run]:
     """The newest first."""
     found = db.rows(
         conn,
@@ -94,24 +76,18 @@ def restarts_since(conn: db.Store, since: float) -> dict[str, int]:
 
 def last_failures(conn: db.Store, since: float) -> list[Run]:
     """Of each pipeline the last run that ended badly."""
-    marks = ", ".join("?" for _ in BAD)
-    # SQLite: the other columns are those of the row with the maximum.
+    marks = ", ".join("?" for _ in BAD_ENDINGS)
+    # In SQLite the other columns are those of the row with the maximum.
     sql = "SELECT *, max(ended_at) FROM runs WHERE ended_at >= ? AND ending IN"
-    values = (since, *(str(ending) for ending in BAD))
+    values = (since, *(str(ending) for ending in BAD_ENDINGS))
     found = db.rows(conn, f"{sql} ({marks}) GROUP BY pipeline", values)
     return [_run(row) for row in found]
 
 
 def _run(row: sqlite3.Row) -> Run:
-    return Run(
-        run=row["run"],
-        pipeline=row["pipeline"],
-        version=row["version"],
-        profile=row["profile"],
-        attempt=row["attempt"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        ending=row["ending"],
-        code=row["code"],
-        exit=texts.load(row["exit"]),
-    )
+    spec = RunSpec(row["run"], row["pipeline"], "", "", row["version"], row["profile"], "",
+                   attempt=row["attempt"], at=row["started_at"] or 0.0)  # fmt: skip
+    if row["ended_at"] is None:
+        return Run(spec)
+    known = {"ending": row["ending"], "code": row["code"], "at": row["ended_at"]}
+    return Run(spec, exit=Exit.from_json({**json_text.load(row["exit"]), **known}))

@@ -1,8 +1,7 @@
-"""One pipeline in the supervisor's hands: what is known of it, and the doing of what was decided.
+"""The supervisor's record of one pipeline; carries out the decisions of `policy.py`.
 
-Owned by `loop.py`, which asks `policy.py` what to do and tells the keeper. Invariants: what it is
-about to do is on disk before it is done; a driver is started only after a look at the machine
-itself has shown that nothing of the pipeline's former runs is left.
+Invariants: an action is on disk before it is carried out; a driver starts only after a scan of the
+machine's processes shows that no process of an earlier run is left.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from dataclasses import replace
 
 from headrace import processes
 from headrace.checkpoints import positions
-from headrace.model import health
-from headrace.model.outcomes import PastRun
-from headrace.model.runs import Desired, Ending, Process, RunSpec, pipeline_of
-from headrace.state import folders
-from headrace.supervisor import conclusions, process, restarts
-from headrace.supervisor.live import House, Live
+from headrace.health import judgement
+from headrace.model import times
+from headrace.model.runs import Desired, Ending, PastRun, Process, RunSpec, pipeline_of
+from headrace.state import run_folders
+from headrace.supervisor import process, restarts, run_outcome
+from headrace.supervisor.live_run import RunningDriver, Shared
 from headrace.supervisor.situation import (
     Cut,
     Decision,
@@ -27,8 +26,8 @@ from headrace.supervisor.situation import (
     Hold,
     Kill,
     Launch,
-    Limits,
     OpenAlert,
+    PolicyLimits,
     Reap,
     ResolveAlert,
     Situation,
@@ -39,21 +38,18 @@ logger = logging.getLogger(__name__)
 
 
 class Keeper:
-    """Knows one pipeline: desired state, the live run, the runs that were.
+    """Desired state, the live run, and past runs of one pipeline."""
 
-    `unread` are runs that ended while no supervisor ran: they are read before anything is decided.
-    """
-
-    def __init__(self, house: House, desired: Desired, limits: Limits) -> None:
-        self.house = house
+    def __init__(self, shared: Shared, desired: Desired, limits: PolicyLimits) -> None:
+        self.shared = shared
         self.desired = desired
         self.limits = limits
-        self.live: Live | None = None
-        self.unread: list[Live] = []
+        self.live: RunningDriver | None = None
+        self.unread: list[RunningDriver] = []  # ended while no supervisor ran; read first
         self.past: list[PastRun] = []
-        self.is_dirty = True  # processes of old runs may be left
+        self.is_dirty = True  # processes of earlier runs may be left
         self.verdict: tuple[Decision, ...] = ()
-        self._said: set[str] = set()  # since the last run began or ended
+        self._recorded: set[str] = set()  # kinds of events since the last run began or ended
 
     @property
     def name(self) -> str:
@@ -61,28 +57,30 @@ class Keeper:
 
     @property
     def is_starting(self) -> bool:
-        return self.live is not None and self.live.watch.view.first_heartbeat_at is None
+        return self.live is not None and self.live.view.first_heartbeat_at is None
 
     @property
     def is_finished(self) -> bool:
-        """All that it was to read is read: nothing starts it again."""
-        last = self.past[-1] if self.past and self.live is None else None
-        is_of_now = last is not None and last.spec.generation == self.desired.generation
-        return last is not None and is_of_now and last.exit.ending == Ending.FINISHED
+        """It has read all its input and is not restarted."""
+        if self.live is not None or not self.past:
+            return False
+        last = self.past[-1]
+        is_current = last.spec.generation == self.desired.generation
+        return is_current and last.exit.ending == Ending.FINISHED
 
     @property
     def is_reading(self) -> bool:
-        """A run is over and its last lines are not read yet: there is nothing to decide by."""
+        """A run has ended, but its last events are not read yet, so no decision is possible."""
         return self.live.is_over if self.live is not None else bool(self.unread)
 
     def adopt(self, spec: RunSpec, found: Process, now: float) -> None:
-        """A driver that outlived its supervisor goes on as if nothing had happened."""
-        self.live = Live.adopted(self.house, spec, found, now, self.past)
-        self.house.history.run_started(spec, now)
-        self._tell("adopted", f"run {spec.run} goes on (process {found.pid})", now)
+        """Takes over a driver that outlived its supervisor."""
+        self.live = RunningDriver.adopt(self.shared, spec, found, now, self.past)
+        self.shared.history.record_run_start(spec, now)
+        self._record("adopted", f"run {spec.run} continues (process {found.pid})", now)
 
     def observe(self, now: float) -> None:
-        """New events, and the end if it has come. Bounded: a long file takes several ticks."""
+        """Reads new events and detects the end. Bounded: a long file takes several ticks."""
         if self.unread and self.unread[0].read(now):
             self._conclude(self.unread.pop(0), now)
         if self.live is not None:
@@ -91,38 +89,38 @@ class Keeper:
                 over, self.live = self.live, None
                 self._conclude(over, now)
 
-    def _conclude(self, over: Live, now: float) -> None:
-        places, run, view = self.house.places, over.spec.run, over.watch.view
-        at = (view.last_line_at or over.spec.at) if over.was_found_over else self.house.wall()
-        exit_ = folders.exit_of(places, run)
+    def _conclude(self, over: RunningDriver, now: float) -> None:
+        places, run, view = self.shared.places, over.spec.run, over.view
+        at = (view.last_line_at or over.spec.at) if over.was_found_over else self.shared.wall()
+        exit_ = run_folders.exit_of(places, run)
         if exit_ is None:
             code = process.code_of(over.process)
-            exit_ = conclusions.ended_without_a_word(
+            exit_ = run_outcome.infer_exit(
                 over.orders, at, code, places.log(run), had_queries=bool(view.queries)
             )
         exit_ = replace(exit_, asked=over.orders.drain_reason)
         ended_at = min(exit_.at, now) if over.was_found_over else now
-        conclusions.keep_series(places, run, view)
-        words = f"{exit_.ending}: {health.cause(exit_)}"
+        run_outcome.keep_series(places, run, view)
+        text = f"{exit_.ending}: {judgement.cause(exit_)}"
         if over.was_found_over:
-            self.house.history.run_started(over.spec, now)
-            words += ", while no supervisor ran"
-        self.house.history.run_ended(run, exit_, now)
-        self._tell("run_ended", words, now, run)
-        past = conclusions.concluded(over.spec, exit_, view, ended_at)
-        self._remember(past, ended_at if over.was_found_over else self.house.wall())
+            self.shared.history.record_run_start(over.spec, now)
+            text += ", while no supervisor ran"
+        self.shared.history.record_run_end(run, exit_, now)
+        self._record("run_ended", text, now, run)
+        past = run_outcome.build_past_run(over.spec, exit_, view, ended_at)
+        self._remember(past, ended_at if over.was_found_over else self.shared.wall())
 
     def _remember(self, past: PastRun, noticed_at: float) -> bool:
-        """True if it is on disk; on a full one it is remembered for this supervisor's life."""
+        """False if it could not be written, as on a full disk; it is then kept in memory only."""
         self.is_dirty = True
-        self._said.clear()
+        self._recorded.clear()
         self.past.append(past)
-        self.past.sort(key=lambda one: (one.spec.at, one.spec.run))
-        folders.forget_secrets(self.house.places, past.spec.run)
+        self.past.sort(key=lambda run: (run.spec.at, run.spec.run))
+        run_folders.forget_secrets(self.shared.places, past.spec.run)
         try:
-            folders.write_outcome(self.house.places, past, noticed_at)
+            run_folders.write_outcome(self.shared.places, past, noticed_at)
         except OSError as exc:
-            logger.error("could not be written down: %s", exc, extra={"pipeline": self.name})
+            logger.error("outcome not written: %s", exc, extra={"pipeline": self.name})
             return False
         finally:
             self.prune()
@@ -130,15 +128,15 @@ class Keeper:
 
     def prune(self) -> None:
         kept = {self.past[-1].spec.run} if self.past else set()
-        gone = folders.prune(self.house.places, kept, [one.spec for one in self.past])
-        self.past = [one for one in self.past if one.spec.run not in gone]
+        pruned = run_folders.prune(self.shared.places, kept, [run.spec for run in self.past])
+        self.past = [run for run in self.past if run.spec.run not in pruned]
 
     def situation(
         self, survivors: tuple[str, ...], open_alerts: frozenset[str], is_going_down: bool
     ) -> Situation:
         return Situation(
             desired=self.desired,
-            live=self.live.seen() if self.live is not None else None,
+            live=self.live.snapshot() if self.live is not None else None,
             past=tuple(self.past),
             limits=self.limits,
             survivors=survivors,
@@ -157,17 +155,18 @@ class Keeper:
                     if may_launch:
                         self._launch(decision, now)
                 case Reap(runs):
-                    count = process.end_runs(runs, self.house.places.state)
-                    self._tell_once("reaped", f"{count} processes left of {', '.join(runs)}", now)
+                    count = process.end_runs(runs, self.shared.places.state)
+                    text = f"killed {count} remaining processes of {', '.join(runs)}"
+                    self._record_once("reaped", text, now)
                 case OpenAlert() | ResolveAlert():
                     self._alert(decision, now)
                 case GiveUp(reason):
-                    self._tell_once("gave_up", f"needs attention: {reason}", now)
+                    self._record_once("gave_up", f"needs attention: {reason}", now)
                 case Wait(until, reason, attempt) if attempt is not None and self.past:
-                    words = f"starts again in {health.span(until - now)}, attempt {attempt}"
-                    self._tell_once("restart_scheduled", f"{words}, because {reason}", now)
+                    text = f"starts again in {times.span(until - now)}, attempt {attempt}"
+                    self._record_once("restart_scheduled", f"{text}, because {reason}", now)
                 case Hold("finished"):
-                    self._tell_once("finished", "all queries have read what there was", now)
+                    self._record_once("finished", "all queries have read all their input", now)
 
     def _act_on_live(self, decision: Drain | Cut | Kill | DumpThreads, now: float) -> None:
         live = self.live
@@ -176,68 +175,67 @@ class Keeper:
         match decision:
             case Drain(reason):
                 live.drain(reason, now)
-                self._tell("drain_started", reason, now)
+                self._record("drain_started", reason, now)
             case Cut(reason):
                 live.cut(now)
-                self._tell("cut", reason, now)
+                self._record("cut", reason, now)
             case Kill(reason, by_watchdog):
                 live.end_now(reason, by_watchdog, now)
-                self._tell("killed", reason, now)
+                self._record("killed", reason, now)
             case DumpThreads(reason):
-                self._tell("stalled", f"{reason}; {live.dump_threads(now)}", now)
+                self._record("stalled", f"{reason}; {live.dump_threads(now)}", now)
 
     def wants_cut(self) -> None:
         if self.live is not None and not self.live.orders.wants_cut:
             self.live.order(wants_cut=True)
 
     def _launch(self, decision: Launch, now: float) -> None:
-        places = self.house.places
-        left = [m for m in processes.marked(places.state) if pipeline_of(m.run) == self.name]
-        if left:
+        places = self.shared.places
+        if any(pipeline_of(m.run) == self.name for m in processes.find_marked(places.state)):
             self.is_dirty = True
             return
-        spec = folders.new_spec(self.desired, self.house.project, places, self.house.wall())
-        spec = replace(spec, attempt=decision.attempt, restarts=decision.restarts)
+        spec = run_folders.new_spec(self.desired, self.shared.project, places, self.shared.wall())
         gaps = restarts.gaps_left(self.desired, self.past, positions.are_behind)
+        spec = replace(spec, attempt=decision.attempt, restarts=decision.restarts)
         spec = replace(spec, accepted_gaps=gaps)
         try:
-            folders.write_spec(places, spec)
-            started = process.spawn_driver(spec, places, self.house.driver_command)
+            run_folders.write_spec(places, spec)
+            started = process.spawn_driver(spec, places, self.shared.driver_command)
         except OSError as exc:
             self._could_not_start(spec, exc, now)
             return
-        self._said.clear()
-        self.live = Live(self.house, spec, started, now, self.past)
-        self.house.history.run_started(spec, now)
+        self._recorded.clear()
+        self.live = RunningDriver(self.shared, spec, started, now, self.past)
+        self.shared.history.record_run_start(spec, now)
         attempt = f", attempt {spec.attempt}" if spec.attempt > 1 else ""
-        self._tell("run_launched", f"version {spec.version}, process {started.pid}{attempt}", now)
+        self._record("run_launched", f"version {spec.version}, process {started.pid}{attempt}", now)
 
     def _could_not_start(self, spec: RunSpec, exc: OSError, now: float) -> None:
-        """A failed start like any other: it waits, people are told, and it is tried again."""
-        at = self.house.wall()
-        exit_ = conclusions.could_not_start(exc, at)
-        self._tell("run_ended", f"{exit_.ending}: {health.cause(exit_)}", now, spec.run)
+        """Counts as a failed run: it is recorded, and retried after a delay."""
+        at = self.shared.wall()
+        exit_ = run_outcome.could_not_start(exc, at)
+        self._record("run_ended", f"{exit_.ending}: {judgement.cause(exit_)}", now, spec.run)
         if not self._remember(PastRun(spec, exit_, ended_at=now), at):
-            folders.remove(self.house.places, spec.run)  # else a full disk fills with empty folders
+            run_folders.remove(self.shared.places, spec.run)  # or each attempt would leave a folder
 
     def _alert(self, decision: OpenAlert | ResolveAlert, now: float) -> None:
-        history, at = self.house.history, self.house.wall()
+        history, at = self.shared.history, self.shared.wall()
         if isinstance(decision, OpenAlert):
             if history.open_alert(self.name, decision, at, now):
-                self._tell("alert_opened", decision.title, now)
+                self._record("alert_opened", decision.title, now)
         elif history.resolve_alert(decision.key, at, now):
-            self._tell("alert_resolved", decision.key, now)
+            self._record("alert_resolved", decision.key, now)
 
-    def _tell_once(self, kind: str, text: str, now: float) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
-            self._tell(kind, text, now)
+    def _record_once(self, kind: str, text: str, now: float) -> None:
+        if kind not in self._recorded:
+            self._recorded.add(kind)
+            self._record(kind, text, now)
 
-    def _tell(self, kind: str, text: str, now: float, run: str | None = None) -> None:
+    def _record(self, kind: str, text: str, now: float, run: str | None = None) -> None:
         run = run or (self.live.spec.run if self.live else None)
         level = _LEVELS.get(kind, logging.INFO)
         logger.log(level, "%s: %s", kind, text, extra={"pipeline": self.name, "run": run})
-        self.house.history.event(self.house.wall(), self.name, run, kind, text, now)
+        self.shared.history.event(self.shared.wall(), self.name, run, kind, text, now)
 
 
 _LEVELS = {

@@ -1,4 +1,4 @@
-"""The lock of the one supervisor that a project has, and a state folder of our own."""
+"""The lock that allows one supervisor per project, and the state folder."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import os
 import stat
 
 from headrace.errors import SetupError
-from headrace.model.places import Places
-from headrace.state import supervisors
+from headrace.model.state_paths import StatePaths
+from headrace.state import supervisor_lookup
 
 
-def prepare_state(places: Places) -> None:
-    """Who may write here may run code as us: requests and versions are taken from this folder."""
+def prepare_state(places: StatePaths) -> None:
+    """Checks the owner: the files in this folder decide which code runs as this user."""
     places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = places.state.stat()
-    if found.st_uid != os.getuid():
+    stats = places.state.stat()
+    if stats.st_uid != os.getuid():
         raise SetupError(
-            f"The state folder belongs to user {found.st_uid}, and this is user {os.getuid()}.",
-            why="Whoever owns it decides what runs.",
+            f"The state folder belongs to user {stats.st_uid}, not to this user ({os.getuid()}).",
+            why="The owner of the folder decides which code runs.",
             where=str(places.state),
-            fix="run headrace as that user, or set [project] state to a folder of your own",
+            fix="Run headrace as that user, or set [project] state to a folder that you own.",
             slug="state-owner",
         )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if stats.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SetupError(
-            f"Others may write to the state folder (mode {stat.S_IMODE(found.st_mode):o}).",
-            why="A file left there starts pipelines, and a pipeline is code.",
+            f"Other users can write to the state folder (mode {stat.S_IMODE(stats.st_mode):o}).",
+            why="A file in this folder can start a pipeline, which runs code.",
             where=str(places.state),
             fix=f"chmod 700 {places.state}",
             slug="state-owner",
@@ -34,29 +34,29 @@ def prepare_state(places: Places) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def take(places: Places) -> None:
-    """Raises if a supervisor runs. The lock is free again when this process is gone."""
-    owner = supervisors.running(places)  # by its record, if somebody removed the lock file
+def take(places: StatePaths) -> None:
+    """Raises if a supervisor runs. The kernel frees the lock when this process ends."""
+    owner = supervisor_lookup.running(places)  # by its record, in case the lock file was removed
     is_other = owner is not None and owner.pid != os.getpid()
-    if is_other or not supervisors.take_lock(places):
-        owner = owner or supervisors.running(places)
+    if is_other or not supervisor_lookup.take_lock(places):
+        owner = owner or supervisor_lookup.running(places)
         whose = f"process {owner.pid}" if owner else "another process"
         raise SetupError(
-            f"A supervisor runs for this project already: {whose}.",
-            why="Two would start every pipeline twice.",
+            f"A supervisor already runs for this project: {whose}.",
+            why="Two supervisors would start every pipeline twice.",
             where=str(places.supervisor_lock),
-            fix="use the one that runs (headrace status), or end it: headrace down",
+            fix="Use the running one (headrace status), or stop it: headrace down",
             slug="supervisor-running",
         )
-    supervisors.record(places)
+    supervisor_lookup.record(places)
 
 
-def keep_record(places: Places) -> None:
-    """Writes supervisor.json again if somebody removed or damaged it."""
-    if places.state.is_dir() and supervisors.recorded(places) is None:
-        supervisors.record(places)
+def keep_record(places: StatePaths) -> None:
+    """Restores supervisor.json if it was removed or damaged."""
+    if places.state.is_dir() and supervisor_lookup.find_recorded(places) is None:
+        supervisor_lookup.record(places)
 
 
-def release(places: Places) -> None:
+def release(places: StatePaths) -> None:
     places.supervisor_process.unlink(missing_ok=True)
-    supervisors.release_lock(places)
+    supervisor_lookup.release_lock(places)

@@ -1,7 +1,7 @@
-"""The supervisor: one loop that listens, observes, decides and acts. Read this file first.
+"""The supervisor's loop: serves requests, observes runs, decides and acts. Start reading at `tick`.
 
-`tick` is the whole of it. Rules are in `policy.py`, hands are in `keeper.py`. Invariants: never two
-drivers of one pipeline; whatever fails in a tick costs that one step, and is tried again.
+`policy.py` has the rules, `keeper.py` carries them out. Invariants: never two drivers of one
+pipeline; a failure in a tick affects one step only, which is retried.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from functools import partial
 from pathlib import Path
 
 from headrace import config, logs, processes
+from headrace.define import versions
 from headrace.errors import ControlError, Error
-from headrace.model.places import Places
-from headrace.model.requests import Request, What
+from headrace.model.requests import Action, Request
 from headrace.model.runs import Desired, pipeline_of
+from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus
 from headrace.state import desired, requests
-from headrace.supervisor import attendant, change, lock, policy, process, recovery, status
-from headrace.supervisor.desk import Desk
-from headrace.supervisor.history import History, Worked
+from headrace.supervisor import lock, policy, process, recovery, requested_changes, sidecars, status
+from headrace.supervisor.alert_files import AlertFileReader
+from headrace.supervisor.inbox import Inbox
 from headrace.supervisor.keeper import Keeper
-from headrace.supervisor.live import House
-from headrace.supervisor.situation import Limits
-from headrace.supervisor.taking import Taking
+from headrace.supervisor.live_run import Shared
+from headrace.supervisor.situation import PolicyLimits
+from headrace.supervisor.store_writer import StoreWriter, Worked
 
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.25
-STARTING_MAX = 2  # drivers that start at one time: each takes the cores for some seconds
-STARTING_S = 60.0  # after that a start counts as slow, and others may begin
+STARTING_MAX = 2  # drivers that start at a time: each uses all cores for some seconds
+STARTING_S = 60.0  # after that, others may start too
 STATUS_S = 1.0
 TIDY_S = 10.0
 PRUNE_S = 3600.0
@@ -44,24 +45,24 @@ SAME_PROBLEM_S = 60.0
 
 
 def _steady() -> Callable[[], float]:
-    """Seconds since the epoch as of now, and from here on no jumps: clocks are set, time is not."""
+    """Seconds since the epoch that do not jump when the system clock is set."""
     base = time.time() - time.monotonic()
     return lambda: base + time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`steady` is for limits, `wall` for what people read."""
+    """`steady` is for limits, `wall` for times that people read."""
 
     steady: Callable[[], float] = field(default_factory=_steady)
     wall: Callable[[], float] = time.time
 
 
 class Supervisor:
-    """Owns the project's lock, its store connections and one keeper a pipeline.
+    """Owns the project's lock, its store connections and one keeper per pipeline.
 
-    `only`: the pipeline of a `headrace run`. It then keeps what requests name, looks on at all
-    else, and neither starts, drains nor ends that.
+    `only`: the pipeline of a `headrace run`. The supervisor then controls the pipelines that
+    requests name, and only observes the others.
     """
 
     def __init__(
@@ -74,22 +75,22 @@ class Supervisor:
         driver_command: Sequence[str] = process.DRIVER,
     ) -> None:
         self.settings = config.load(project, profile)
-        self.places = Places(self.settings.state)
+        self.places = StatePaths(self.settings.state)
         self.clock = clock or Clock()
-        self._started_at = self.clock.wall()  # before the lock is seen: later requests are for us
+        self._started_at = self.clock.wall()  # before the lock: later requests are for this one
         self._only = only
-        self._named: set[str] = set()  # pipelines to keep, if not all
+        self._named: set[str] = set()  # with `only`: the pipelines that this supervisor controls
         lock.prepare_state(self.places)
         lock.take(self.places)
-        self.history = History(self.places)
+        self.history = StoreWriter(self.places)
         where = (self.settings.project, self.places)
-        self._house = House(*where, self.history, self.clock.wall, driver_command)
-        self._desk = Desk(self.places, self.history, self._change, self._guarded)
-        self._attendants = attendant.both(self.settings, self.places)
-        self._taking = Taking(self.places, self.history, self.clock.wall)
-        self._limits: dict[tuple[str, str, str], Limits] = {}
+        self._shared = Shared(*where, self.history, self.clock.wall, driver_command)
+        self._inbox = Inbox(self.places, self.history, self._change, self._guard)
+        self._sidecars = sidecars.create_sidecars(self.settings, self.places)
+        self._alert_files = AlertFileReader(self.places, self.history, self.clock.wall)
+        self._limits: dict[tuple[str, str, str], PolicyLimits] = {}
         self.is_going_down = False
-        self.keepers = recovery.keepers(self._house, self.limits_of, self.clock.steady())
+        self.keepers = recovery.recover_keepers(self._shared, self.limits_of, self.clock.steady())
         self._shown: dict[str, tuple[float, int, PipelineStatus]] = {}
         self._due = {"tidy": 0.0, "prune": 0.0}
         self._problems: dict[str, float] = {}
@@ -97,29 +98,29 @@ class Supervisor:
         logger.info("supervisor starts: %d pipelines known, %d running", len(self.keepers), count)
 
     def run(self, stop: threading.Event, cut: threading.Event | None = None) -> None:
-        """Until `stop` or a request to go down; then drains all. `cut` waits for no batch."""
+        """Runs until `stop` or a request to go down; then drains all, or with `cut`, cuts all."""
         while not self.is_done:
             if stop.is_set():
                 self.go_down()
             if cut is not None and cut.is_set():
-                for keeper in self._kept():
+                for keeper in self._list_kept():
                     keeper.wants_cut()
             self.tick(self.clock.steady())
-            # While it goes down `stop` is set already and would not wait.
+            # While it goes down, `stop` is already set and would not wait.
             (threading.Event() if self.is_going_down else stop).wait(TICK_S)
         logger.info("supervisor ends")
 
     def go_down(self) -> None:
         if not self.is_going_down:
-            logger.info("going down: all pipelines are drained; what should run is kept")
+            logger.info("going down: draining all pipelines; the next start resumes them")
             self.is_going_down = True
 
     @property
     def is_done(self) -> bool:
-        kept = self._kept()
+        kept = self._list_kept()
         return self.is_going_down and not any(k.live is not None or k.is_dirty for k in kept)
 
-    def _kept(self) -> list[Keeper]:
+    def _list_kept(self) -> list[Keeper]:
         return [keeper for keeper in self.keepers.values() if self._is_kept(keeper)]
 
     def _is_kept(self, keeper: Keeper) -> bool:
@@ -127,41 +128,43 @@ class Supervisor:
 
     def close(self) -> None:
         now = self.clock.steady()
-        with self._guarded("taking the last alert rows", now):
-            self._taking.take_last(now)
-        with self._guarded("putting back what a run replaced", now):
-            _put_back(self.places, self._kept())
-        attendant.end_all(self._attendants)
+        with self._guard("reading the last alert rows", now):
+            self._alert_files.take_last(now)
+        with self._guard("restoring replaced pipelines", now):
+            _restore_replaced(self.places, self._list_kept())
+        for sidecar in self._sidecars:
+            sidecar.end()
         self.history.close()
         lock.release(self.places)
 
     def tick(self, now: float) -> None:
         process.collect_children()
-        with self._guarded("requests", now):
-            self._desk.serve_waiting(now)
+        with self._guard("requests", now):
+            self._inbox.serve_waiting(now)
         keepers = list(self.keepers.values())
         for keeper in keepers:
-            with self._guarded(f"observing {keeper.name}", now):
+            with self._guard(f"observing {keeper.name}", now):
                 keeper.observe(now)
         left: dict[str, tuple[str, ...]] = {}
-        with self._guarded("looking for survivors", now):
+        with self._guard("looking for survivors", now):
             left = _survivors(self.places, keepers)
         open_alerts: frozenset[str] = frozenset()
-        with self._guarded("reading alerts", now):
+        with self._guard("reading alerts", now):
             open_alerts = self.history.open_keys(now)
         for keeper in keepers:
-            with self._guarded(f"keeping {keeper.name}", now), logs.about(pipeline=keeper.name):
+            with self._guard(f"keeping {keeper.name}", now), logs.about(pipeline=keeper.name):
                 if not keeper.is_reading:
                     self._keep(keeper, left.get(keeper.name, ()), open_alerts, now)
-        with self._guarded("taking alert rows", now):
-            self._taking.take(_worked_until(self.keepers), now)
+        with self._guard("reading alert rows", now):
+            self._alert_files.take(_build_worked_until(self.keepers), now)
         for keeper in keepers:
-            with self._guarded(f"showing {keeper.name}", now):
+            with self._guard(f"showing {keeper.name}", now):
                 self._show(keeper, now)
-        with self._guarded("tidying", now):
+        with self._guard("cleaning up", now):
             self._tidy(now)
-        with self._guarded("keeping page and relay", now):
-            attendant.tick_all(self._attendants, now)
+        with self._guard("page and relay", now):
+            for sidecar in self._sidecars:
+                sidecar.tick(now)
 
     def _keep(
         self, keeper: Keeper, left: tuple[str, ...], open_alerts: frozenset[str], now: float
@@ -170,41 +173,37 @@ class Supervisor:
         if self._is_kept(keeper):
             decisions = policy.decide(situation, now)
         else:
-            why = f"the supervisor of `headrace run {self._only}` leaves it alone"
+            why = f"not controlled by the supervisor of `headrace run {self._only}`"
             decisions = policy.leave_alone(situation, f"{why}; headrace up starts it", now)
         keeper.act(decisions, now, _may_launch(self.keepers.values(), now))
 
     def _change(self, request: Request, now: float) -> str:
-        if request.what == What.DOWN:
-            if request.at < self._started_at:  # meant for the one before
-                return "ignored: it was asked for before this supervisor started"
+        if request.what == Action.DOWN:
+            if request.at < self._started_at:  # for the previous supervisor
+                return "ignored: the request is older than this supervisor"
             self._only = None
             self.go_down()
-            return "the supervisor drains all pipelines and ends"
+            return "the supervisor drains all pipelines and stops"
         if self.is_going_down:
-            raise ControlError(
-                f"The supervisor is going down and takes no more requests ({request.what}).",
-                fix="wait for its end, then: headrace up",
-                slug="going-down",
-            )
+            raise _going_down_error(request)
         keeper = self.keepers.get(request.pipeline)
-        wanted, text = change.after(request, self._known(request.pipeline, keeper))
+        known = self._build_known(request.pipeline, keeper)
+        wanted, text = requested_changes.apply_request(request, known)
         if keeper is None or wanted is not keeper.desired:
             desired.write(self.places, wanted)
             if keeper is None:
-                keeper = Keeper(self._house, wanted, self.limits_of(wanted))
+                keeper = Keeper(self._shared, wanted, self.limits_of(wanted))
                 self.keepers[wanted.pipeline] = keeper
             keeper.desired, keeper.limits = wanted, self.limits_of(wanted)
-            self.history.event(
-                self.clock.wall(), wanted.pipeline, None, f"{request.what}_requested", text, now
-            )
+            kind = f"{request.what}_requested"
+            self.history.event(self.clock.wall(), wanted.pipeline, None, kind, text, now)
         self._named.add(wanted.pipeline)
-        if request.what == What.CUT and keeper is not None:
+        if request.what == Action.CUT and keeper is not None:
             keeper.wants_cut()
         return text
 
-    def _known(self, name: str, keeper: Keeper | None) -> change.Known:
-        return change.Known(
+    def _build_known(self, name: str, keeper: Keeper | None) -> requested_changes.KnownPipeline:
+        return requested_changes.KnownPipeline(
             current=keeper.desired if keeper else None,
             is_live=keeper is not None and keeper.live is not None,
             is_kept=keeper is not None and self._is_kept(keeper),
@@ -214,15 +213,15 @@ class Supervisor:
             has_version=partial(_has_version, self.places),
         )
 
-    def limits_of(self, wanted: Desired) -> Limits:
-        """From the deployed copy of the settings: a restart never deploys, also not a limit."""
+    def limits_of(self, wanted: Desired) -> PolicyLimits:
+        """From the deployed settings: a restart never deploys, not even a limit."""
         key = (wanted.version, wanted.profile, wanted.pipeline)
         if key not in self._limits:
             self._limits[key] = _read_limits(self.places, self.settings.project, wanted)
         return self._limits[key]
 
     def _show(self, keeper: Keeper, now: float) -> None:
-        """To the store when it changed; numbers at most once a second, a new state at once."""
+        """Stores a changed status: a new state at once, numbers at most once a second."""
         at, opened, before = self._shown.get(keeper.name, (0.0, 0, None))
         is_due = now >= at + STATUS_S or opened != self.history.times_opened
         fresh = status.status_of(keeper, now, self.clock.wall())
@@ -236,8 +235,8 @@ class Supervisor:
         lock.keep_record(self.places)
         if now >= self._due["tidy"]:
             self._due["tidy"] = now + TIDY_S
-            self.history.tell_of_itself(self.clock.wall(), now)
-            _mend(self.places, self.keepers.values())
+            self.history.report_problem(self.clock.wall(), now)
+            _restore_damaged(self.places, self.keepers.values())
             logs.keep_short(self.places.supervisor_log, SUPERVISOR_LOG_BYTES)
             for keeper in self.keepers.values():
                 if keeper.live is not None:
@@ -245,21 +244,34 @@ class Supervisor:
         if now >= self._due["prune"]:
             self._due["prune"] = now + PRUNE_S
             self.history.prune(self.clock.wall(), now)
-            requests.prune(self.places)
+            _prune_files(self.places, self.clock.wall())
 
     @contextlib.contextmanager
-    def _guarded(self, step: str, now: float) -> Iterator[None]:
-        """A border: whatever goes wrong in one step, the others are done and it is tried again."""
+    def _guard(self, step: str, now: float) -> Iterator[None]:
+        """Logs a failure of one step; the others still run, and the step is retried."""
         try:
             yield
         except Exception as exc:
             key = f"{step}: {exc}"
             if now >= self._problems.get(key, 0.0) + SAME_PROBLEM_S:
                 self._problems = {**dict(list(self._problems.items())[-50:]), key: now}
-                logger.exception("%s failed; all else goes on", step)
+                logger.exception("%s failed; other steps continue", step)
 
 
-def _has_version(places: Places, version: str) -> bool:
+def _going_down_error(request: Request) -> ControlError:
+    return ControlError(
+        f"The supervisor is stopping and accepts no more requests ({request.what}).",
+        fix="Wait until it has stopped, then run headrace up.",
+        slug="going-down",
+    )
+
+
+def _prune_files(places: StatePaths, now: float) -> None:
+    requests.prune(places)
+    versions.prune(places, now)
+
+
+def _has_version(places: StatePaths, version: str) -> bool:
     return bool(desired.NAME.fullmatch(version)) and places.code(version).is_dir()
 
 
@@ -268,40 +280,40 @@ def _may_launch(keepers: Iterable[Keeper], now: float) -> bool:
     return sum(now < live.known_since + STARTING_S for live in starting) < STARTING_MAX
 
 
-def _put_back(places: Places, keepers: Iterable[Keeper]) -> None:
-    """A `headrace run` ends with the supervisor: what it has replaced should run again after it."""
+def _restore_replaced(places: StatePaths, keepers: Iterable[Keeper]) -> None:
+    """A `headrace run` ends with the supervisor: the pipelines that it replaced run again later."""
     for keeper in keepers:
         if keeper.desired.former is not None:
-            desired.write(places, change.restored(keeper.desired))
+            desired.write(places, requested_changes.restore_former(keeper.desired))
 
 
-def _mend(places: Places, keepers: Iterable[Keeper]) -> None:
-    """What should run is known while the supervisor runs: damaged files are written again."""
+def _restore_damaged(places: StatePaths, keepers: Iterable[Keeper]) -> None:
+    """Rewrites damaged files of the desired state, which the supervisor has in memory."""
     for keeper in keepers:
         on_disk = desired.read(places, keeper.name)
-        if on_disk == desired.damaged(keeper.name) != keeper.desired:
-            logger.warning("%s was damaged; it is written again", places.desired(keeper.name))
+        if on_disk == desired.damaged_placeholder(keeper.name) != keeper.desired:
+            logger.warning("%s was damaged and has been restored", places.desired(keeper.name))
             desired.write(places, keeper.desired)
 
 
-def _worked_until(keepers: Mapping[str, Keeper]) -> Worked:
-    """Of a query of a live run; nobody knows it of one that does not run."""
+def _build_worked_until(keepers: Mapping[str, Keeper]) -> Worked:
+    """Until when a query has worked; None if it does not run."""
 
-    def ask(pipeline: str, query: str) -> float | None:
+    def look_up(pipeline: str, query: str) -> float | None:
         keeper = keepers.get(pipeline)
         live = keeper.live if keeper is not None else None
         return live.worked_until(query) if live is not None else None
 
-    return ask
+    return look_up
 
 
-def _survivors(places: Places, keepers: list[Keeper]) -> dict[str, tuple[str, ...]]:
-    """Runs with processes left, by pipeline. The machine is looked through only if needed."""
+def _survivors(places: StatePaths, keepers: list[Keeper]) -> dict[str, tuple[str, ...]]:
+    """Runs with remaining processes, by pipeline. Scans the machine only if needed."""
     dirty = [keeper for keeper in keepers if keeper.is_dirty and keeper.live is None]
     if not dirty:
         return {}
     left: dict[str, set[str]] = {}
-    for found in processes.marked(places.state):
+    for found in processes.find_marked(places.state):
         left.setdefault(pipeline_of(found.run), set()).add(found.run)
     for keeper in dirty:
         keeper.is_dirty = keeper.name in left
@@ -314,13 +326,13 @@ def _same_state(one: PipelineStatus, other: PipelineStatus) -> bool:
     ] == [query.state for query in other.queries]
 
 
-def _read_limits(places: Places, project: Path, wanted: Desired) -> Limits:
+def _read_limits(places: StatePaths, project: Path, wanted: Desired) -> PolicyLimits:
     toml = places.code(wanted.version) / config.FILE
     if not toml.is_file():
-        return Limits()
+        return PolicyLimits()
     try:
         own = config.load(project, wanted.profile, toml).for_pipeline(wanted.pipeline)
     except Error as exc:
-        logger.warning("%s: limits are the defaults: %s", wanted.pipeline, exc.what)
-        return Limits()
-    return Limits(own.restart, own.watchdog, own.drain, own.health)
+        logger.warning("%s: using default limits: %s", wanted.pipeline, exc.what)
+        return PolicyLimits()
+    return PolicyLimits(own.restart, own.watchdog, own.drain, own.health)

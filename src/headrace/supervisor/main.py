@@ -1,7 +1,7 @@
-"""`python -m headrace.supervisor.main PROJECT [--profile NAME]`: the supervisor as a process.
+"""`python -m headrace.supervisor.main PROJECT [--profile NAME]`: the supervisor process.
 
-SIGTERM and SIGINT drain all pipelines and end (so does `systemctl stop`); a second one cuts. Killed
-outright it leaves its drivers running, and the next one adopts them.
+The first SIGTERM or SIGINT (also from `systemctl stop`) drains all pipelines and ends; a second one
+cuts their batches. After a SIGKILL the drivers keep running, and the next supervisor adopts them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     stop, cut = threading.Event(), threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:
-        # Only flags: a handler runs between any two instructions, perhaps inside SQLite.
+        # Only sets a flag: a handler runs between any two instructions, perhaps inside SQLite.
         (cut if stop.is_set() else stop).set()
 
     signal.signal(signal.SIGTERM, note)
@@ -52,7 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("project", type=Path)
     parser.add_argument("--profile", default=config.DEV)
     parser.add_argument("--log-format", choices=("text", "json"), default="text")
-    parser.add_argument("--driver-command", help="for tests: what to run in place of a driver")
+    parser.add_argument(
+        "--driver-command", help="for tests: the command to run instead of a driver"
+    )
     return parser
 
 

@@ -1,34 +1,30 @@
-"""The nouns of a decision: what the policy sees of one pipeline, and what it may answer.
+"""Input and output of the policy: the situation of one pipeline, and the possible decisions.
 
-Made by `loop.py`, judged by `policy.py`, carried out by `loop.py`. Plain data, no behaviour.
-Times are seconds of the supervisor's steady clock: it never jumps, so neither do decisions.
+Plain data. Times are seconds of the supervisor's steady clock, which never jumps.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.health.run_view import RunView
 from headrace.model.limits import DrainLimits, HealthLimits, RestartLimits, WatchdogLimits
-from headrace.model.outcomes import PastRun
-from headrace.model.runs import Desired, Orders, RunSpec
-from headrace.model.runview import RunView
+from headrace.model.runs import Desired, Orders, PastRun, RunSpec
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A run whose driver process lives."""
-
     spec: RunSpec
     view: RunView
     known_since: float  # launched or adopted
     orders: Orders = field(default_factory=Orders)
-    exit_seen_at: float | None = None  # exit.json is there, the process still is too
-    is_unsignalled: bool = False  # a drain was ordered by a former supervisor, and nothing shows it
-    has_passed_gaps: bool = False  # it leaves out what is gone, and there is nothing left to leave
+    exit_seen_at: float | None = None  # exit.json exists, but the process still lives
+    is_unsignalled: bool = False  # an earlier supervisor ordered a drain, but may not have sent it
+    has_passed_gaps: bool = False  # it is past all accepted gaps
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PolicyLimits:
     restart: RestartLimits = field(default_factory=RestartLimits)
     watchdog: WatchdogLimits = field(default_factory=WatchdogLimits)
     drain: DrainLimits = field(default_factory=DrainLimits)
@@ -37,12 +33,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One pipeline. `past` is oldest first. `survivors` are runs of which processes are left."""
+    """One pipeline. `past` is oldest first. `survivors` are runs with remaining processes."""
 
     desired: Desired
     live: LiveRun | None = None
     past: tuple[PastRun, ...] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: PolicyLimits = field(default_factory=PolicyLimits)
     survivors: tuple[str, ...] = ()
     open_alerts: frozenset[str] = frozenset()
     is_going_down: bool = False
@@ -74,22 +70,22 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Reap:
-    """End what is left of these runs; nothing is launched before it is gone."""
+    """Kill the remaining processes of these runs before the next launch."""
 
     runs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Nothing to do, and nothing will be until a person says so."""
+    """Nothing to do until a person acts."""
 
     reason: str
-    is_aside: bool = False  # not for this supervisor to keep: it only looks on
+    is_aside: bool = False  # this supervisor only observes it
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Needs attention: starting again would not help."""
+    """Needs attention: a restart would not help."""
 
     reason: str
 
@@ -98,7 +94,7 @@ class GiveUp:
 class Wait:
     until: float
     reason: str
-    next_attempt: int | None = None  # of a launch that is waited for
+    next_attempt: int | None = None  # if it waits for a launch
 
 
 @dataclass(frozen=True, slots=True)

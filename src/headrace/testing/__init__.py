@@ -1,1 +1,1 @@
-"""For users' own tests."""
+"""Helpers for tests of streaming pipelines. `oracle` compares expected and actual rows."""

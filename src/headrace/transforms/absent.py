@@ -1,9 +1,9 @@
-"""`hr.absent`: a row when a key falls silent, and one with `resolved = true` when it is back.
+"""`hr.absent` emits a row when a key becomes silent, and one with `resolved` when it returns.
 
-Kept in Spark's own state by key, with timers on the clock. Own downtime is no silence: a timer that
-runs out in another run than the key was last seen in starts again, since what arrived meanwhile may
-not have been read yet. Rows of a batch are seen before its timers run out, so a slow batch raises
-no alarm either.
+Uses Spark's keyed state with processing-time timers. Downtime of the query is not silence: a timer
+that expires in another run than the one that saw the key last starts again, because records of the
+downtime may not have been read yet. Rows of a batch are handled before its timers, so a slow batch
+does not raise an alert either.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from headrace.durations import parse_duration
 from headrace.errors import DefinitionError
-from headrace.transforms import columns, notes
-from headrace.words import parse_duration
+from headrace.transforms import build_notes, columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,18 +23,18 @@ _ADDED = ("last_seen", "resolved")
 
 
 def absent(df: DataFrame, key: str | list[str] | tuple[str, ...], for_: str | float) -> DataFrame:
-    """The key's columns, `last_seen` (when its last row was read) and `resolved`.
+    """Returns the key columns, `last_seen` (when its last row was read) and `resolved`.
 
     The query needs `every=`, and mode "update" or "append".
     """
     keys = (key,) if isinstance(key, str) else tuple(key)
     limit_s = parse_duration(for_)
-    _refuse_wrong(df, keys, limit_s)
-    taken = notes.current()
+    _check_arguments(df, keys, limit_s)
+    taken = build_notes.current()
     if taken is not None:
-        taken.timed.append(notes.Timed("absent", limit_s))
+        taken.timed.append(build_notes.TimerNote("absent", limit_s))
     if not df.isStreaming:
-        return _nothing(df, keys)
+        return _empty_result(df, keys)
     output = ", ".join((*(f"`{k}` {t}" for k, t in df.select(*keys).dtypes), *_columns()))
     watching = _processor(keys, round(limit_s * 1000), uuid.uuid4().hex)
     grouped = df.select(*keys).groupBy(*keys)
@@ -49,7 +49,7 @@ def _columns() -> tuple[str, ...]:
 
 
 def _processor(keys: tuple[str, ...], limit_ms: int, run: str) -> Any:
-    """A class made here goes to the workers by value: they need not have Headrace installed."""
+    """A local class is pickled by value, so workers do not need Headrace."""
     from pyspark.sql import Row
     from pyspark.sql.streaming import StatefulProcessor
 
@@ -60,7 +60,7 @@ def _processor(keys: tuple[str, ...], limit_ms: int, run: str) -> Any:
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
             for _row in rows:
-                pass  # one or many: it is there
+                pass
             now = timerValues.getCurrentProcessingTimeInMs()
             at, silent, _ = self.seen.get() if self.seen.exists() else (0, False, None)
             if at == 0 or silent:
@@ -74,7 +74,7 @@ def _processor(keys: tuple[str, ...], limit_ms: int, run: str) -> Any:
         ) -> Iterator[Any]:
             now = timerValues.getCurrentProcessingTimeInMs()
             at, _silent, seen_in = self.seen.get()
-            if seen_in != run:  # it was down in between: silence counts from here
+            if seen_in != run:  # after downtime, silence is counted from now
                 self.seen.update((at, False, run))
                 self.handle.registerTimer(now + limit_ms)
             elif now < at + limit_ms:
@@ -92,31 +92,31 @@ def _processor(keys: tuple[str, ...], limit_ms: int, run: str) -> Any:
     return Watching()
 
 
-def _refuse_wrong(df: DataFrame, keys: tuple[str, ...], limit_s: float) -> None:
+def _check_arguments(df: DataFrame, keys: tuple[str, ...], limit_s: float) -> None:
     if not keys:
         raise DefinitionError(
             "hr.absent needs a key.",
-            why="It tells of each key whether it is silent.",
+            why="It reports which keys are silent.",
             fix='Name the column: key="cluster_id".',
             slug="unknown-column",
         )
     columns.require(df, "absent", keys)
     if clash := [name for name in keys if name in _ADDED]:
         raise DefinitionError(
-            f"hr.absent adds {' and '.join(_ADDED)}, and {clash[0]!r} is in the key already.",
-            fix="Rename that column before.",
+            f"hr.absent adds the column {clash[0]!r}, which is already in the key.",
+            fix="Rename that column first.",
             slug="column-twice",
         )
     if limit_s <= 0:
         raise DefinitionError(
-            "hr.absent: for_ has to be longer than nothing.",
-            fix='Write it like for_="1 minute".',
+            "hr.absent: for_ must be positive.",
+            fix='Write for example for_="1 minute".',
             slug="bad-duration",
         )
 
 
-def _nothing(df: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """A batch run is one moment: nothing falls silent in it."""
+def _empty_result(df: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """In a batch run no key becomes silent."""
     return df.limit(0).selectExpr(
         *(f"`{k}`" for k in keys), "CAST(NULL AS TIMESTAMP) AS last_seen", "true AS resolved"
     )

@@ -1,4 +1,4 @@
-"""Columns that a transform is told by name."""
+"""Checks of the column names given to a transform."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.errors import DefinitionError
-from headrace.words import near
+from headrace.spelling import closest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def require(df: DataFrame, transform: str, names: Iterable[str]) -> dict[str, str]:
-    """Types by name of all columns; the first of `names` that is none of them is told."""
+    """The types of all columns by name; raises for the first unknown one of `names`."""
     kinds = dict(df.dtypes)
     for name in names:
         if name not in kinds:
-            meant = near(name, kinds)
+            meant = closest(name, kinds)
             raise DefinitionError(
-                f"hr.{transform}: there is no column {name!r}.",
+                f"hr.{transform}: unknown column {name!r}.",
                 why=f"The columns are {', '.join(kinds)}.",
-                fix=f"Did you mean {meant!r}?" if meant else "Name one of them.",
+                fix=f"Did you mean {meant!r}?" if meant else "Use one of these.",
                 slug="unknown-column",
             )
     return kinds

@@ -1,8 +1,7 @@
-"""Which engine opens the records of a `parse_json`: Spark's parser, or Arrow in Python workers.
+"""Chooses the engine of `parse_json`: Spark's parser, or Arrow in Python workers. Pure.
 
-Pure but for reading a schema. Both give the same rows; they differ in what they cost. Arrow pays
-for itself where much is read, which nobody knows before: so by itself it is taken for brokers only.
-And only on one machine: the executors of a cluster need not have Python, nor Arrow in it.
+Both give the same rows. Arrow is faster for large volumes, which are not known in advance, so
+"auto" uses it for brokers only, and only on one machine: executors of a cluster may lack Arrow.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DefinitionError
-from headrace.transforms import vectorised
-from headrace.transforms.notes import Notes
+from headrace.transforms import arrow_json
+from headrace.transforms.build_notes import BuildNotes
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
@@ -24,21 +23,21 @@ _KEPT = {
 }  # fmt: skip
 
 
-def chosen(wish: str, notes: Notes | None, refused: str | None) -> str:
-    """`refused` is why Arrow cannot be had here, if so."""
+def choose(wish: str, notes: BuildNotes | None, refused: str | None) -> str:
+    """`refused` is the reason why Arrow cannot be used, if there is one."""
     if wish not in (AUTO, SPARK, ARROW):
         raise DefinitionError(
-            f"hr.parse_json has no engine {wish!r}.",
+            f"Invalid engine for hr.parse_json: {wish!r}.",
             fix='Use engine="auto", "spark" or "arrow".',
             slug="bad-engine",
         )
     if notes is not None and notes.is_real_time:
-        refused = refused or "a query under the real-time trigger reads this, and takes no Python"
+        refused = refused or "a real-time query reads this, where Python is not supported"
     if wish == ARROW and refused:
         raise DefinitionError(
             f'hr.parse_json cannot use the engine "arrow" here: {refused}.',
-            why="It reads flat records of plain types in Python workers, and leaves the rest.",
-            fix="Leave engine= away: Spark's own parser gives the same rows.",
+            why="It supports flat records of simple types, and runs in Python workers.",
+            fix="Remove engine=: Spark's parser gives the same rows.",
             slug="bad-engine",
         )
     if wish == AUTO:
@@ -47,26 +46,26 @@ def chosen(wish: str, notes: Notes | None, refused: str | None) -> str:
     return wish
 
 
-def refusal(
+def find_arrow_problem(
     schema: StructType, kept: Iterable[StructField], has_options: bool, time_parser: str
 ) -> str | None:
-    """Why Arrow cannot be sure to give what Spark gives, in words; None if it can."""
+    """Why Arrow might give another result than Spark; None if it cannot."""
     if has_options:
         return "options= change what Spark's parser does"
     if not schema.fields:
         return "the schema has no fields"
     for one in schema.fields:
         kind = one.dataType.simpleString()
-        if kind not in vectorised.KINDS:
+        if kind not in arrow_json.KINDS:
             return f"{one.name} is {_short(kind)}"
-        if not vectorised.NAME.fullmatch(one.name):
-            return f"JSON can write the name {one.name!r} in more than one way"
+        if not arrow_json.NAME.fullmatch(one.name):
+            return f"JSON has more than one spelling of the name {one.name!r}"
         if kind in ("timestamp", "date") and time_parser.upper() == "LEGACY":
             return "spark.sql.legacy.timeParserPolicy is LEGACY"
     for one in kept:
         if not _can_travel(one.dataType):
             return f"the kept column {one.name} is {_short(one.dataType.simpleString())}"
-        if one.metadata:  # a watermark's delay is kept there, and would be lost
+        if one.metadata:  # contains the delay of a watermark, which would be lost
             return f"the kept column {one.name} has metadata"
     return None
 

@@ -1,9 +1,9 @@
-"""`hr.parse_json`: text or bytes in, columns out; what does not fit is kept aside with its reason.
+"""`hr.parse_json` parses text or bytes into columns, and quarantines records that do not match.
 
-Spark's `from_json` alone is lenient where it hurts: it ignores whatever follows the first value,
-turns bytes that are not UTF-8 into question marks and a number out of range into infinity. Here a
-record is good if all of it is one JSON object that fits the schema. Invariant: every record of the
-input is either among the rows given back or in the quarantine, never a row of silent nulls.
+Spark's `from_json` is too lenient: it ignores text after the first value, replaces invalid UTF-8 by
+question marks, and turns numbers out of range into infinity. Here a record is good if all of it is
+one JSON object that matches the schema. Invariant: every input record is either in the result or in
+the quarantine; bad records never become nulls.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.connector import plain_options
 from headrace.errors import DefinitionError
-from headrace.transforms import columns, engines, notes, vectorised
-from headrace.transforms.quarantine import RAW_BYTES, kept_aside
+from headrace.transforms import arrow_json, build_notes, columns, engines
+from headrace.transforms.quarantine import RAW_BYTES, quarantine_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,9 +28,9 @@ _CORRUPT = "_headrace_corrupt"
 _RECORD = "_headrace_record"
 _RAW = "_headrace_raw"
 _DONE = "_headrace_done"
-_READ = "_headrace_read_"  # and the number of the field
+_READ = "_headrace_read_"  # followed by the number of the field
 _BYTES = "_headrace_bytes"
-# JSON is what RFC 8259 says; `options=` may loosen that again.
+# RFC 8259; `options=` may override these.
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
 
@@ -45,28 +45,28 @@ def parse_json(
     options: Mapping[str, Any] | None = None,
     engine: str = engines.AUTO,
 ) -> DataFrame:
-    """The fields of `schema` as columns, after those of `df` that `keep` names.
+    """The fields of `schema` as columns, after the columns of `df` named by `keep`.
 
-    `schema` is DDL or a StructType; a field that is NOT NULL has to be there. With
-    `quarantine=False` bad records are dropped here because another node keeps them already.
-    `engine` is what opens them, "spark" or "arrow", with the same result; "auto" chooses.
+    `schema` is DDL or a StructType; NOT NULL fields are required. With `quarantine=False` bad
+    records are dropped, for example because another node keeps them. `engine` is "spark" or
+    "arrow", with the same result; "auto" chooses.
     """
-    fields = _schema(schema)
+    fields = _parse_schema(schema)
     kept = (keep,) if isinstance(keep, str) else tuple(keep)
-    _refuse_wrong_columns(df, fields, column, kept)
+    _check_columns(df, fields, column, kept)
     given = {**_STRICT, **plain_options(options)}
-    used = _engine(df, fields, kept, options, engine)
-    opened = _Opened(fields, column, max_bytes, given, is_vectorised=used == engines.ARROW)
-    if (taken := notes.current()) is not None:
+    used = _choose_engine(df, fields, kept, options, engine)
+    opened = _RecordParser(fields, column, max_bytes, given, is_vectorised=used == engines.ARROW)
+    if (taken := build_notes.current()) is not None:
         taken.engines.append(used)
-        taken.opened.append(notes.Opened(df, column, fields))
+        taken.opened.append(build_notes.ParseNote(df, column, fields))
     if quarantine:
-        _set_aside(df, opened)
+        _note_bad_records(df, opened)
     return opened.rows(df, kept).where(opened.is_good()).select(*kept, *opened.fields())
 
 
-class _Opened:
-    """How a record is opened and judged. The columns it speaks of are those that `rows` adds."""
+class _RecordParser:
+    """Parses and checks records. Its columns refer to those that `rows` adds."""
 
     def __init__(
         self,
@@ -84,28 +84,30 @@ class _Opened:
         self.max_bytes = max_bytes
         self.options = options
         self.is_vectorised = is_vectorised
-        self.raw = F.col(_RAW)  # null where Arrow has read it
+        self.raw = F.col(_RAW)  # null if Arrow parsed it
         self.text = self.raw.cast("string")
-        self.size = F.col(_BYTES)  # where bad records alone are asked for
+        self.size = F.col(_BYTES)  # only with only_bad
 
     def rows(self, df: DataFrame, kept: tuple[str, ...], *, only_bad: bool = False) -> DataFrame:
-        """With each record opened once: Spark would parse again for every use of the result, were
-        it not the output of a generator. What Arrow has read already is null here."""
+        """Parses each record once: Spark would parse again for every use of the result if it were
+        not the output of a generator. Null for records that Arrow has parsed."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType
 
-        df = self._cut(df, kept, only_bad=only_bad)
+        df = self._limit_record_size(df, kept, only_bad=only_bad)
         if self.is_vectorised:
-            df = self._vectorised(df, with_fields=not only_bad)
+            df = self._parse_with_arrow(df, with_fields=not only_bad)
         parsed = self._from_json(ArrayType(self.schema))
         is_readable = F.is_valid_utf8(self.text)
         if only_bad:
             is_readable = is_readable & (self.size <= self.max_bytes)
         return df.select("*", F.inline(F.array(F.when(is_readable, parsed))))
 
-    def _cut(self, df: DataFrame, kept: tuple[str, ...], *, only_bad: bool) -> DataFrame:
-        """Nothing of a record that is too large, or of a bad one its beginning, before anything
-        else holds it: every operator with a copy of 50 MB fills the heap."""
+    def _limit_record_size(
+        self, df: DataFrame, kept: tuple[str, ...], *, only_bad: bool
+    ) -> DataFrame:
+        """Drop records that are too large, or keep their first bytes, before other operators copy
+        them: several copies of 50 MB would fill the heap."""
         from pyspark.sql import functions as F
 
         raw, size = F.col(self.column), F.octet_length(self.column)
@@ -135,12 +137,11 @@ class _Opened:
         return F.col(_DONE) | fits if self.is_vectorised else fits
 
     def reason(self) -> Column:
-        """Only for records that are not good, after `rows`."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType, StringType
 
         trimmed = F.btrim(self.text, F.lit(" \t\r\n"))
-        # Every JSON value can be had as text: where this fails it is the JSON that is wrong.
+        # Any JSON value can be read as a string: if this fails, the JSON is malformed.
         well_formed = self._from_json(ArrayType(StringType()))
         is_json = well_formed[_CORRUPT].isNull() & (F.size(well_formed[_RECORD]) == 1)
         return (
@@ -156,34 +157,34 @@ class _Opened:
         )  # fmt: skip
 
     def detail(self) -> Column:
-        """Which fields of the record are wrong, where it is an object that does not fit."""
+        """The fields of an object that do not match the schema."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType, MapType, StringType
 
         opened = self._from_json(ArrayType(MapType(StringType(), StringType())))
         texts = F.get(opened[_RECORD], F.lit(0))
-        said = []
+        details = []
         for one in self.schema.fields:
-            told = F.when(
+            detail = F.when(
                 texts[one.name].isNotNull() & self._field(one.name).isNull(),
-                F.lit(f"{one.name} is no {one.dataType.simpleString()}"),
+                F.lit(f"{one.name} is not of type {one.dataType.simpleString()}"),
             )
             if (is_infinite := self._is_infinite(one)) is not None:
-                told = told.when(is_infinite, F.lit(f"{one.name} is out of range"))
+                detail = detail.when(is_infinite, F.lit(f"{one.name} is out of range"))
             if not one.nullable:
-                told = told.when(self._is_missing(one), F.lit(f"{one.name} is missing"))
-            said.append(told)
+                detail = detail.when(self._is_missing(one), F.lit(f"{one.name} is missing"))
+            details.append(detail)
         about_fields = self.reason().isin("wrong-type", "out-of-range", "missing-field")
-        return F.when(about_fields, F.nullif(F.concat_ws(", ", *said), F.lit("")))
+        return F.when(about_fields, F.nullif(F.concat_ws(", ", *details), F.lit("")))
 
-    def _vectorised(self, df: DataFrame, with_fields: bool) -> DataFrame:
-        """Where Arrow has read the record its fields are there, else the record still is."""
+    def _parse_with_arrow(self, df: DataFrame, with_fields: bool) -> DataFrame:
+        """Adds the fields of records that Arrow parsed; the others keep their text."""
         from pyspark import cloudpickle
         from pyspark.sql.types import BooleanType, StructField, StructType
 
         *kept, raw = df.schema.fields
         fields = self.schema.fields
-        plan = vectorised.Plan(
+        plan = arrow_json.ParsePlan(
             tuple(one.name for one in fields),
             tuple(one.dataType.simpleString() for one in fields),
             tuple(not one.nullable for one in fields),
@@ -192,13 +193,13 @@ class _Opened:
         read = [StructField(f"{_READ}{n}", one.dataType) for n, one in enumerate(fields)]
         added = [StructField(_RAW, raw.dataType), StructField(_DONE, BooleanType(), False)]
         added += read if with_fields else []
-        # Workers need Arrow, but not us.
-        cloudpickle.register_pickle_by_value(vectorised)
-        opened = vectorised.worker(plan, tuple(one.name for one in added))
+        # Workers need Arrow, but not Headrace.
+        cloudpickle.register_pickle_by_value(arrow_json)
+        opened = arrow_json.worker(plan, tuple(one.name for one in added))
         return df.mapInArrow(opened, StructType([*kept, *added]))
 
     def _from_json(self, record: Any) -> Column:
-        """In brackets, so that nothing may stand before or behind the one value."""
+        """Parsed inside an array, so that text around the value is an error."""
         from pyspark.sql import functions as F
         from pyspark.sql.types import StringType, StructType
 
@@ -229,7 +230,7 @@ class _Opened:
 
 
 def _holds_infinity(value: Column, kind: DataType) -> Column | None:
-    """JSON has no infinity: one comes of a number that a double cannot hold. None: no doubles."""
+    """JSON has no infinity: it is the result of an overflow. None if the type has no doubles."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as T
 
@@ -253,7 +254,7 @@ def _holds_infinity(value: Column, kind: DataType) -> Column | None:
     return F.coalesce(reduce(or_, found), F.lit(False))
 
 
-def _engine(
+def _choose_engine(
     df: DataFrame,
     schema: StructType,
     kept: tuple[str, ...],
@@ -263,18 +264,17 @@ def _engine(
     setting = "spark.sql.legacy.timeParserPolicy"
     time_parser = df.sparkSession.conf.get(setting, "EXCEPTION") or ""
     of_kept = [df.schema[name] for name in kept]
-    taken = notes.current()
-    refused = engines.refusal(schema, of_kept, bool(options), time_parser)
-    return engines.chosen(wish, taken, refused)
+    taken = build_notes.current()
+    refused = engines.find_arrow_problem(schema, of_kept, bool(options), time_parser)
+    return engines.choose(wish, taken, refused)
 
 
-def _set_aside(df: DataFrame, opened: _Opened) -> None:
-    """Leave a note of the bad records, for the hidden query that keeps them."""
-    taken = notes.current()
+def _note_bad_records(df: DataFrame, opened: _RecordParser) -> None:
+    taken = build_notes.current()
     if taken is None:
         raise DefinitionError(
-            "hr.parse_json keeps bad records aside only inside a pipeline.",
-            why="The query that writes them to the quarantine is run by Headrace.",
+            "hr.parse_json can quarantine bad records only in a pipeline.",
+            why="Headrace runs the query that writes them to the quarantine.",
             fix="Call it in an @hr.view or @hr.stream, or pass quarantine=False to drop them.",
             slug="quarantine-outside",
         )
@@ -282,14 +282,14 @@ def _set_aside(df: DataFrame, opened: _Opened) -> None:
         return
     if not df.isStreaming:
         raise DefinitionError(
-            "hr.parse_json was given a table, and only a stream's bad records are kept aside.",
+            "hr.parse_json can quarantine bad records only for a stream, and this is a table.",
             fix="Pass quarantine=False.",
             slug="quarantine-static",
         )
-    taken.asides.append(kept_aside(df, opened, RULE, taken.version))
+    taken.asides.append(quarantine_rows(df, opened, RULE, taken.version))
 
 
-def _schema(schema: str | StructType) -> StructType:
+def _parse_schema(schema: str | StructType) -> StructType:
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -300,34 +300,32 @@ def _schema(schema: str | StructType) -> StructType:
     except PySparkException as exc:
         said = str(exc).strip().splitlines()[0]
         raise DefinitionError(
-            f"The schema of hr.parse_json cannot be read: {said}",
+            f"The schema of hr.parse_json is invalid: {said}",
             why=f"It is {schema!r}.",
-            fix='Write it like "id int, name string, tags array<string>".',
+            fix='Write for example "id int, name string, tags array<string>".',
             slug="bad-schema",
         ) from exc
     if not isinstance(parsed, StructType):
         raise DefinitionError(
             f"The schema of hr.parse_json is {parsed.simpleString()}, not a list of fields.",
-            fix='Write it like "id int, name string".',
+            fix='Write for example "id int, name string".',
             slug="bad-schema",
         )
     return parsed
 
 
-def _refuse_wrong_columns(
-    df: DataFrame, schema: StructType, column: str, kept: tuple[str, ...]
-) -> None:
+def _check_columns(df: DataFrame, schema: StructType, column: str, kept: tuple[str, ...]) -> None:
     kinds = columns.require(df, RULE, (column, *kept))
     if kinds[column] not in ("string", "binary"):
         raise DefinitionError(
-            f"hr.parse_json reads text or bytes, and {column!r} is {kinds[column]}.",
-            fix="Name the column that holds the JSON.",
+            f"hr.parse_json reads string or binary, but {column!r} is {kinds[column]}.",
+            fix="Name the column that contains the JSON.",
             slug="unknown-column",
         )
     names = [*kept, *schema.fieldNames()]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DefinitionError(
-            f"hr.parse_json would give the column {', '.join(twice)} twice.",
-            fix="Take it out of keep=, or rename the column before.",
+            f"hr.parse_json would create the column {', '.join(twice)} twice.",
+            fix="Remove it from keep=, or rename the column first.",
             slug="column-twice",
         )

@@ -1,7 +1,7 @@
-"""The rows of a quarantine: what was wrong, with what, where it came from, and the record itself.
+"""Rows of a quarantine: the bad record, its origin, and the reason.
 
-Made by the transforms that set rows aside, written by a hidden query of its own per node. It alone
-counts: `observe` gives in and bad of every batch, so that in = passed + quarantined can be checked.
+A hidden query per node writes them. Its `observe` counts the input and the bad records of each
+batch, so that input = passed + quarantined can be verified.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OBSERVED = "headrace_quarantine"  # the metric's name in Spark's progress; fields: rows, bad
-RAW_BYTES = 65_536  # of a record that is too large
+RAW_BYTES = 65_536  # kept of a record that is too large
 
 
-class Examined(Protocol):
-    """How the rows of an input are judged; `rows` adds what the other columns are made of, `raw`
-    at least of those that are not good."""
+class RecordCheck(Protocol):
+    """Checks the records of an input. `rows` adds the columns that the other methods use; `raw` is
+    set at least for bad records."""
 
     raw: Column
     size: Column  # of the record, in bytes
@@ -30,7 +30,9 @@ class Examined(Protocol):
     def detail(self) -> Column: ...
 
 
-def kept_aside(df: DataFrame, examined: Examined, rule: str, version: str | None) -> DataFrame:
+def quarantine_rows(
+    df: DataFrame, examined: RecordCheck, rule: str, version: str | None
+) -> DataFrame:
     from pyspark.sql import functions as F
 
     coordinates = _coordinates(df)
@@ -51,7 +53,6 @@ def kept_aside(df: DataFrame, examined: Examined, rule: str, version: str | None
 
 
 def _coordinates(df: DataFrame) -> dict[str, Column]:
-    """Where a record came from: file, or topic, partition and offset."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -63,7 +64,7 @@ def _coordinates(df: DataFrame) -> dict[str, Column]:
         try:
             df.select("_metadata.file_path")
             source = F.col("_metadata.file_path")
-        except AnalysisException:  # not from files, or no longer known
+        except AnalysisException:  # not from files, or the column was dropped
             pass
     return {
         "_headrace_source": source.cast("string"),

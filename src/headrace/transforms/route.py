@@ -1,7 +1,7 @@
-"""`hr.route`: rows of one query to several topics, each row to every topic whose condition holds.
+"""`hr.route` sends the rows of a query to several topics: each row to all whose condition is true.
 
-One projection and one `explode`: a union of filters would read the source once for each topic, and
-the real-time trigger refuses it.
+It uses one projection and one `explode`: a union of filters would read the source once per topic,
+and the real-time trigger does not support it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ TOPIC = "topic"
 
 
 def route(df: DataFrame, topics: Mapping[str, str | Column]) -> DataFrame:
-    """With a column `topic`, for a sink that has none. Conditions are SQL text or columns; a row
-    for which none holds is left out."""
+    """Adds a column `topic`, for a sink without one. Conditions are SQL or columns; rows without a
+    match are dropped."""
     from pyspark.sql import functions as F
 
     if not isinstance(topics, Mapping) or not topics:

@@ -1,1 +1,1 @@
-"""The page and its API: a process of its own that reads, and leaves requests. Start at `app.py`."""
+"""The web process: the page and its API. It reads, and leaves requests. Start at `app.py`."""

@@ -1,8 +1,8 @@
-"""The app: every door of `doors.py` behind the gate. Read this first, then `doors.py`.
+"""The app: every endpoint of `routes.py`, behind authentication. Read this first, then `routes.py`.
 
-Flow of a request: `gate.py` (may it come in?) -> a door's function (`looking`, `runs`, `results`,
-`questions`, `acting`, `pages`) with a `Visit` -> JSON or a response. Handlers that are no
-coroutines run in a thread each (`turns.py`), so that a slow disk holds up nobody else.
+Flow of a request: `auth.py` (is it allowed?) -> the endpoint's handler (in `views`, `runs`,
+`live_tables`, `sql`, `actions`, `pages`) with a `Visit` -> JSON or a response. Handlers that are
+not coroutines run in threads (`thread_pool.py`), so that a slow disk delays only its own requests.
 """
 
 from __future__ import annotations
@@ -23,80 +23,78 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.errors import ConfigError, ControlError, Error
-from headrace.state.keys import Key, Role
-from headrace.web import jsontext, problems, showing
-from headrace.web.doors import DOORS, OPEN, Door
-from headrace.web.gate import Gate, caller
+from headrace.state.api_keys import Key, Role
+from headrace.web import html, json_text, problems
+from headrace.web.auth import AuthMiddleware, caller
+from headrace.web.overview_feed import OverviewFeed
+from headrace.web.routes import OPEN, ROUTES, Endpoint
 from headrace.web.site import Site, Visit
-from headrace.web.turns import Turns
-from headrace.web.watch import Watch
+from headrace.web.thread_pool import ThreadPool
 
-LOOKING_THREADS = 8  # for what the process itself does beside the requests
+BACKGROUND_THREADS = 8  # for the work of the process besides requests
 
 
-def build(site: Site) -> Gate:
-    """The whole app. Raises if a door is open that should not be."""
-    _check(DOORS)
-    site = replace(site, watch=Watch(site))
+def build(site: Site) -> AuthMiddleware:
+    """Raises if an endpoint is open that should not be."""
+    _check(ROUTES)
+    feed = OverviewFeed(site)
+    site = replace(site, feed=feed)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = LOOKING_THREADS
-        assert site.watch is not None  # noqa: S101 - made above
-        async with site.watch.looking():
+        anyio.to_thread.current_default_thread_limiter().total_tokens = BACKGROUND_THREADS
+        async with feed.running():
             yield
 
-    turns = Turns()
-    routes = [
-        Route(door.path, _endpoint(door, site, turns), methods=[door.method]) for door in DOORS
-    ]
+    threads = ThreadPool()
+    routes = [Route(one.path, _handler(one, site, threads), methods=[one.method]) for one in ROUTES]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
         exception_handlers={
-            HTTPException: _not_there,
-            Error: _told,
-            ClientDisconnect: _gone,
+            HTTPException: _http_error,
+            Error: _error,
+            ClientDisconnect: _disconnected,
             Exception: _unexpected,
         },
     )
-    return Gate(app, site)
+    return AuthMiddleware(app, site)
 
 
-def _check(doors: tuple[Door, ...]) -> None:
-    wrong = [d.path for d in doors if (d.access == "open") != (d.path in OPEN)]
-    wrong += [d.path for d in doors if d.access not in ("open", "view", "operate")]
-    wrong += [d.path for d in doors if d.method != "GET" and d.access == "view" and d.is_api
+def _check(endpoints: tuple[Endpoint, ...]) -> None:
+    wrong = [d.path for d in endpoints if (d.access == "open") != (d.path in OPEN)]
+    wrong += [d.path for d in endpoints if d.access not in ("open", "view", "operate")]
+    wrong += [d.path for d in endpoints if d.method != "GET" and d.access == "view" and d.is_api
               and d.path != "/api/sql"]  # fmt: skip
     if wrong:
-        raise AssertionError(f"doors whose access is not as it should be: {wrong}")
+        raise AssertionError(f"endpoints with a wrong access: {wrong}")
 
 
-def _endpoint(door: Door, site: Site, turns: Turns) -> Any:
-    async def endpoint(request: Request) -> Response:
+def _handler(endpoint: Endpoint, site: Site, threads: ThreadPool) -> Any:
+    async def handle(request: Request) -> Response:
         who: Key | None = request.scope.get("headrace.who")
-        if door.access != "open":
-            _check_role(door, who)
+        if endpoint.access != "open":
+            _check_role(endpoint, who)
         visit = Visit(
             site,
             who,
             dict(request.path_params),
             dict(request.query_params),
-            await _body(request) if door.method != "GET" else {},
+            await _body(request) if endpoint.method != "GET" else {},
             caller(request),
         )
-        if inspect.iscoroutinefunction(door.run):
-            answer = await door.run(visit)
+        if inspect.iscoroutinefunction(endpoint.run):
+            answer = await endpoint.run(visit)
         else:
-            answer = await turns.run(who, partial(door.run, visit))
+            answer = await threads.run(who, partial(endpoint.run, visit))
         answer = answer if isinstance(answer, Response) else as_json(answer)
-        return _unless_known(request, answer)
+        return _unless_cached(request, answer)
 
-    return endpoint
+    return handle
 
 
-def _unless_known(request: Request, answer: Response) -> Response:
-    """Nothing but a word where the browser has this very content already."""
+def _unless_cached(request: Request, answer: Response) -> Response:
+    """304 if the browser has this content already."""
     tag = answer.headers.get("etag")
     if tag is None or request.headers.get("if-none-match") != tag:
         return answer
@@ -104,13 +102,13 @@ def _unless_known(request: Request, answer: Response) -> Response:
     return Response(status_code=304, headers=kept)
 
 
-def _check_role(door: Door, who: Key | None) -> None:
+def _check_role(endpoint: Endpoint, who: Key | None) -> None:
     if who is None:
-        raise AssertionError(f"{door.path} was reached without a login")
-    if not Role(who.role).may(door.access):
+        raise AssertionError(f"{endpoint.path} was reached without a login")
+    if not Role(who.role).may(endpoint.access):
         raise ControlError(
-            "Your key lets you look, not change anything.",
-            fix="log in with a link of `headrace token --role operate`",
+            "Your key may only read.",
+            fix="log in with a link from `headrace token --role operate`",
             slug="not-allowed",
         )
 
@@ -122,39 +120,39 @@ async def _body(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError) as exc:
         raise ConfigError("The body is not JSON.", why=str(exc), slug="bad-value") from exc
     if not isinstance(body, dict):
-        raise ConfigError("The body has to be a JSON object.", slug="bad-value")
+        raise ConfigError("The body must be a JSON object.", slug="bad-value")
     return body
 
 
 def as_json(body: Any) -> Response:
-    return Response(jsontext.encoded(body), media_type="application/json")
+    return Response(json_text.encode(body), media_type="application/json")
 
 
-async def _told(request: Request, exc: Exception) -> Response:
-    assert isinstance(exc, Error)  # noqa: S101 - as it is registered
-    return _for_whom(request, exc)
+async def _error(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, Error)  # noqa: S101 - registered for this type
+    return _error_response(request, exc)
 
 
-async def _not_there(request: Request, exc: Exception) -> Response:
+async def _http_error(request: Request, exc: Exception) -> Response:
     if getattr(exc, "status_code", 404) == 405:
-        answer = _for_whom(request, problems.wrong_method())
+        answer = _error_response(request, problems.wrong_method())
         allowed = (getattr(exc, "headers", None) or {}).get("Allow", "GET")
         answer.headers["Allow"] = ", ".join(sorted(allowed.split(", ")))  # Starlette keeps a set
         return answer
-    return _for_whom(request, problems.no_such_page())
+    return _error_response(request, problems.no_such_page())
 
 
-def _for_whom(request: Request, error: Error) -> Response:
-    """A program gets JSON; a person who opened an address gets a page."""
+def _error_response(request: Request, error: Error) -> Response:
+    """A program gets JSON; a person in a browser gets a page."""
     is_person = "text/html" in request.headers.get("accept", "")
     if is_person and not request.scope["path"].startswith("/api/"):
-        return showing.problem(error, problems.status_of(error))
-    return problems.told(error)
+        return html.problem(error, problems.status_of(error))
+    return problems.error_response(error)
 
 
-async def _gone(request: Request, exc: Exception) -> Response:
-    return Response(status_code=400)  # nobody is there to read it
+async def _disconnected(request: Request, exc: Exception) -> Response:
+    return Response(status_code=400)  # nobody reads it
 
 
 async def _unexpected(request: Request, exc: Exception) -> Response:
-    return problems.unexpected(exc)
+    return problems.unexpected_error_response(exc)

@@ -1,10 +1,10 @@
-"""Addresses that people open, the way in and out, and the API's own description."""
+"""The HTML pages, login and logout, and static files."""
 
 from __future__ import annotations
 
 import hashlib
 import mimetypes
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from headrace.project.workspace import known_pipeline
-from headrace.state import keys
-from headrace.web import gate, problems, showing
+from headrace.project.workspace import resolve_pipeline
+from headrace.state import api_keys
+from headrace.web import auth, html, problems
 from headrace.web.site import Visit
 
 STATIC = Path(__file__).parent / "static"
@@ -22,12 +22,13 @@ PLOTLY = "plotly.min.js"
 PART_BYTES = 64 * 1024
 
 
-def overview(visit: Visit) -> Response:
-    return _page(visit, "Overview", "overview")
+def page(title: str, script: str) -> Callable[[Visit], Response]:
+    """A page without names in its path."""
+    return lambda visit: _page(visit, title, script)
 
 
 def pipeline(visit: Visit) -> Response:
-    name = known_pipeline(visit.site.work(), visit.path["pipeline"])
+    name = resolve_pipeline(visit.site.workspace(), visit.path["pipeline"])
     return _page(visit, name, "pipeline", pipeline=name)
 
 
@@ -35,65 +36,39 @@ def run(visit: Visit) -> Response:
     return _page(visit, visit.path["run"], "run", run=visit.path["run"])
 
 
-def live(visit: Visit) -> Response:
-    return _page(visit, "Live results", "live")
-
-
 def live_table(visit: Visit) -> Response:
     return _page(visit, visit.path["table"], "live", table=visit.path["table"])
 
 
-def sql(visit: Visit) -> Response:
-    return _page(visit, "SQL", "sql")
-
-
-def quarantine(visit: Visit) -> Response:
-    return _page(visit, "Quarantine", "quarantine")
-
-
-def checkpoints(visit: Visit) -> Response:
-    return _page(visit, "Checkpoints", "checkpoints")
-
-
-def alerts(visit: Visit) -> Response:
-    return _page(visit, "Alerts", "alerts")
-
-
-def audit(visit: Visit) -> Response:
-    return _page(visit, "Audit", "audit")
-
-
 def _page(visit: Visit, title: str, script: str, **data: Any) -> Response:
-    assert visit.who is not None  # noqa: S101 - the gate lets nobody else in
-    data = {**data, "who": visit.who.by, "role": visit.who.role}
-    return showing.page(title, script, data, visit.site.settings.name)
+    data = {**data, "who": visit.user.by, "role": visit.user.role}
+    return html.page(title, script, data, visit.site.settings.name)
 
 
 async def healthz(visit: Visit) -> dict[str, Any]:
-    """In the event loop itself: it waits for no thread that others hold."""
+    """Runs in the event loop, so it does not wait for a free thread."""
     return {"ok": True}
 
 
 def login_page(visit: Visit) -> Response:
-    return showing.login()
+    return html.login()
 
 
 def login(visit: Visit) -> Response:
-    """A key that was typed or pasted, in place of a link that was opened."""
+    """With a key that was pasted, instead of a link that was opened."""
     secret = visit.text("token", 500) or ""
-    session = gate.log_in(visit.site, secret.strip())
+    session = auth.log_in(visit.site, secret.strip())
     if session is None:
-        raise gate.wrong_key(visit.site, visit.caller)
-    answer = JSONResponse({"ok": True, gate.PROOF: session.proof})
-    gate.set_session(answer, visit.site.settings.web, session)
+        raise auth.wrong_key(visit.site, visit.caller)
+    answer = JSONResponse({"ok": True, auth.PROOF: session.proof})
+    auth.set_session(answer, visit.site.settings.web, session)
     return answer
 
 
 def logout(visit: Visit) -> Response:
-    assert visit.who is not None  # noqa: S101 - the gate lets nobody else in
-    keys.end_sessions(visit.site.places, visit.who.by)
+    api_keys.end_sessions(visit.site.places, visit.user.by)
     answer = JSONResponse({"ok": True})
-    gate.end_session(answer, visit.site.settings.web)
+    auth.end_session(answer, visit.site.settings.web)
     return answer
 
 
@@ -101,7 +76,7 @@ def static(visit: Visit) -> Response:
     """Files of this package by their bare name; plotly.js from the package that ships it."""
     path = _static(visit.path["file"])
     if path is None:
-        return problems.told(problems.no_such_page())
+        return problems.error_response(problems.no_such_page())
     content, tag = _content(path)
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     headers = {"cache-control": "no-cache", "etag": tag, "content-length": str(len(content))}
@@ -109,7 +84,7 @@ def static(visit: Visit) -> Response:
 
 
 async def _parts(content: bytes) -> AsyncIterator[bytes]:
-    """A few at a time: who does not read them must not fill our memory."""
+    """In parts: a client that does not read must not fill our memory."""
     for begin in range(0, len(content), PART_BYTES):
         yield content[begin : begin + PART_BYTES]
 
@@ -123,7 +98,7 @@ def _static(name: str) -> Path | None:
 
 @cache
 def _files() -> dict[str, Path]:
-    """All there is to have: a name that is not among them leads nowhere."""
+    """The only files that are served."""
     return {path.name: path for path in STATIC.iterdir() if path.is_file()}
 
 

@@ -1,7 +1,7 @@
-"""Errors as the API tells them: one shape, `{"error": {slug, what, why, where, fix}}`.
+"""Errors of the API: one shape, `{"error": {slug, what, why, where, fix}}`.
 
-What is ours is told whole. Anything else is told by a number under which the log has it: no trace,
-path or version for who has not earned it.
+Headrace's own errors are shown in full. Any other error is logged under a number, and the response
+has only that number: no traceback, path or version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STATUS_BY_SLUG = {
 
 _HEADERS = {
     "wrong-method": {"allow": "GET, HEAD, POST"},
-    "too-slow": {"connection": "close"},  # the rest of the body may come at any time
+    "too-slow": {"connection": "close"},  # the rest of the body may still arrive
 }
 
 
@@ -54,29 +54,29 @@ def body_of(error: Error) -> dict[str, Any]:
     return {"error": error.as_dict()}
 
 
-def told(error: Error, headers: dict[str, str] | None = None) -> JSONResponse:
+def error_response(error: Error, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse(
         body_of(error), status_of(error), {**_HEADERS.get(error.code, {}), **(headers or {})}
     )
 
 
-def unexpected(exc: BaseException) -> JSONResponse:
-    """For who asks, a number; for who runs it, the whole of it in the log."""
+def unexpected_error_response(exc: BaseException) -> JSONResponse:
+    """A number for the client; the traceback for the log."""
     number = secrets.token_hex(4)
-    logger.error("error %s of a request", number, exc_info=exc)
+    logger.error("unexpected error %s", number, exc_info=exc)
     error = Error(
-        "The page's process met an error that it does not know.",
-        why=f"The log has it under {number}.",
+        "An unexpected error occurred.",
+        why=f"The log has the traceback under {number}.",
         where="web.log in the state folder",
-        fix="load the page again; if it stays so, look into that log",
+        fix="reload the page; if the error stays, read the log",
         slug="unexpected",
     )
     return JSONResponse(body_of(error), 500)
 
 
 def wrong_method() -> ConfigError:
-    return ConfigError("That is not how this address is asked.", slug="wrong-method")
+    return ConfigError("Method not allowed.", slug="wrong-method")
 
 
 def no_such_page() -> ConfigError:
-    return ConfigError("There is nothing at this address.", fix="begin at /", slug="no-such-page")
+    return ConfigError("Page not found.", fix="start at /", slug="no-such-page")

@@ -1,70 +1,55 @@
-"""What the page shows of one run: its end explained, its events, its output, all in one bundle.
+"""One run on the page: why it ended, its events, its output, and all of it as a zip.
 
-A run's name comes from the address, so it is looked up among the runs that there are, never put
-into a path as it is. Invariant: reads only, below the runs' folder; secrets are removed by value.
+The name of a run comes from the URL, so it is checked before it becomes a path. Invariant: reads
+only, and only below the folder of runs; secrets are removed by value.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import zipfile
 from collections.abc import Iterator
-from dataclasses import asdict
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
 
 from headrace.errors import ConfigError, Error
-from headrace.failures.redact import redact
-from headrace.model import glance
-from headrace.model.runs import parse_run_name
-from headrace.project import endings, records, runs, tail, why
-from headrace.project.workspace import known_pipeline
+from headrace.failures.redaction import redact
+from headrace.health import summary
+from headrace.model.runs import Run, parse_run_name
+from headrace.project import history, run_end, runs, tail, why
+from headrace.project.workspace import resolve_pipeline
+from headrace.state.event_file import EventFile
 from headrace.store import db
 from headrace.store import runs as stored
 from headrace.web.site import Visit
 
+RUNS_MAX = 200
 LINES = 500
 LINES_MAX = 5_000
 TRACE_BYTES = 200_000
-BUNDLE_BYTES = 5 * 1024 * 1024  # of each file: its end
-EVENT_BYTES = 1 << 20  # of an events file: its end
+BUNDLE_BYTES = 5 * 1024 * 1024  # the end of each file
+EVENT_BYTES = 1 << 20  # the end of an events file
 SEARCH_MAX = 200
 
 
-def listed(visit: Visit) -> dict[str, Any]:
-    """From the store, which remembers the longest; without it, from the folders that are left."""
-    work = visit.site.work()
-    name = known_pipeline(work, visit.path["pipeline"])
-    try:
-        with contextlib.closing(db.open_readonly(work.places.history)) as conn:
-            return {"runs": [asdict(one) for one in stored.listed(conn, name, 200)]}
-    except Error:
-        found = list(runs.backwards(work.places, name))
-        return {"runs": [_as_stored(one) for one in found[:200]]}
-
-
-def _as_stored(one: runs.Run) -> dict[str, Any]:
-    ended = one.exit
-    return {
-        "run": one.name,
-        "pipeline": one.spec.pipeline,
-        "version": one.spec.version,
-        "profile": one.spec.profile,
-        "attempt": one.spec.attempt,
-        "started_at": one.spec.at,
-        "ended_at": ended.at if ended else None,
-        "ending": ended.ending if ended else None,
-        "code": ended.code if ended else None,
-        "exit": ended.to_json() if ended else {},
-    }
+def list_runs(visit: Visit) -> dict[str, Any]:
+    """From the store, which keeps them longest; without it, from the runs' folders."""
+    work = visit.site.workspace()
+    name = resolve_pipeline(work, visit.path["pipeline"])
+    ask = partial(stored.list_runs, pipeline=name, limit=RUNS_MAX)
+    found = db.read(work.places.history, ask, is_optional=True)
+    if found is None:
+        found = list(islice(runs.backwards(work.places, name), RUNS_MAX))
+    return {"runs": [one.to_json() for one in found]}
 
 
 def run(visit: Visit) -> dict[str, Any]:
-    found = _found(visit)
+    found = _find_run(visit)
     ended = found.exit
     body = {
         "at": visit.now,
@@ -74,35 +59,31 @@ def run(visit: Visit) -> dict[str, Any]:
         "pid": found.process.pid if found.process else None,
         "is_live": runs.is_live(found),
         "exit": ended.to_json() if ended else None,
-        "headline": endings.headline(found.spec.pipeline, ended),
-        "query_lines": endings.query_lines(ended),
-        "failure": glance.failure(ended) if why.is_bad(ended) else None,
+        "headline": run_end.headline(found.spec.pipeline, ended),
+        "query_lines": run_end.query_lines(ended),
+        "failure": summary.failure(ended) if why.is_bad(ended) else None,
         "problems": [dict(one) for one in ended.problems] if ended else [],
         "trace": _trace(visit, ended.trace) if ended else None,
     }
-    return _redacted(visit, body)
+    return _redact_body(visit, body)
 
 
 def events(visit: Visit) -> dict[str, Any]:
-    """In words, without those of every second: the last ones, or those after the position of an
-    earlier answer."""
-    found = _found(visit)
+    """As text, without heartbeats and progress: the last ones, or those after a position."""
+    found = _find_run(visit)
     path = visit.site.places.events(found.name)
     is_first = "after" not in visit.query
-    growing = tail.Tail(path, tail.near_end(path, EVENT_BYTES) if is_first else _position(visit))
-    lines = growing.lines()
-    told = records.wanted(found.name, lines, None, every=False)
+    file = EventFile(path, tail.near_end(path, EVENT_BYTES) if is_first else _position(visit))
     items = [
-        {"at": one.at, "kind": one.event.kind.value, "query": one.event.query,
-         "text": records.event_words(one.event)}
-        for one in told[-LINES_MAX:]
-    ]  # fmt: skip
-    return _redacted(visit, {"events": items, "position": growing.whole_position})
+        {"at": one.at, "kind": one.kind.value, "query": one.query, "text": history.event_words(one)}
+        for one in file.events(history.NOTABLE, EVENT_BYTES)[-LINES_MAX:]
+    ]
+    return _redact_body(visit, {"events": items, "position": file.position})
 
 
 def log(visit: Visit) -> dict[str, Any]:
-    """The last lines; with `after` what came since; with `search` those that hold the text."""
-    found = _found(visit)
+    """The last lines; with `after` the lines since then; with `search` those with the text."""
+    found = _find_run(visit)
     path = visit.site.places.log(found.name)
     search = visit.query.get("search", "")[:SEARCH_MAX].lower()
     if "after" in visit.query:
@@ -112,16 +93,16 @@ def log(visit: Visit) -> dict[str, Any]:
             lines += more
         position = growing.whole_position
     elif search:
-        lines, position = _searched(path, search)
+        lines, position = _search_log(path, search)
     else:
         lines, position = tail.last_lines(path, LINES)
     if search:
         lines = [line for line in lines if search in line.lower()]
-    return _redacted(visit, {"lines": lines[-LINES_MAX:], "position": position})
+    return _redact_body(visit, {"lines": lines[-LINES_MAX:], "position": position})
 
 
-def _searched(path: Path, search: str) -> tuple[list[str], int]:
-    """All of a long file, kept to what was looked for."""
+def _search_log(path: Path, search: str) -> tuple[list[str], int]:
+    """The matching lines of the whole file, the last LINES_MAX of them."""
     growing, found = tail.Tail(path), []
     while lines := growing.lines():
         found += [line for line in lines if search in line.lower()]
@@ -130,8 +111,8 @@ def _searched(path: Path, search: str) -> tuple[list[str], int]:
 
 
 def bundle(visit: Visit) -> Response:
-    """Everything that a person who was not there needs, as one file. Secrets are removed."""
-    found = _found(visit)
+    """All files of the run as a zip, secrets removed."""
+    found = _find_run(visit)
     places, name = visit.site.places, found.name
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -145,12 +126,12 @@ def bundle(visit: Visit) -> Response:
     return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
 
 
-def _status(visit: Visit, found: runs.Run) -> Any:
+def _status(visit: Visit, found: Run) -> Any:
     try:
-        body = why.explain(visit.site.work(), found.spec.pipeline).to_json()
+        body = why.explain(visit.site.workspace(), found.spec.pipeline).to_json()
     except Error as exc:
         body = {"error": exc.as_dict()}
-    return _redacted(visit, body)
+    return _redact_body(visit, body)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -160,14 +141,13 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _end_of(path: Path, most: int) -> str:
-    """Whole lines: half a secret at the border would not be known as one."""
+    """Whole lines: half a secret at the cut would not be recognised."""
     with path.open("rb") as file:
         file.seek(tail.near_end(path, most))
         return file.read(most).decode("utf-8", "replace")
 
 
-def _found(visit: Visit) -> runs.Run:
-    """By its name, if that is a run's name at all."""
+def _find_run(visit: Visit) -> Run:
     name = visit.path["run"]
     places = visit.site.places
     is_plain = "/" not in name and "\0" not in name and parse_run_name(name) is not None
@@ -183,9 +163,8 @@ def _found(visit: Visit) -> runs.Run:
 def _unknown(name: str) -> ConfigError:
     return ConfigError(
         f"There is no run {name[:100]!r}.",
-        why="Folders of old runs are removed after a while; what is known of them stays in the "
-        "pipeline's list.",
-        fix="look at the pipeline's page for its runs",
+        why="The folders of old runs are removed; the pipeline's page still lists them.",
+        fix="choose a run on the pipeline's page",
         slug="unknown-run",
     )
 
@@ -195,7 +174,7 @@ def _position(visit: Visit) -> int:
 
 
 def _trace(visit: Visit, path: str | None) -> str | None:
-    """The end of the full trace, if it is where our traces are."""
+    """The end of the full trace, if the file is below the folder of runs."""
     if path is None:
         return None
     place = Path(path)
@@ -204,8 +183,8 @@ def _trace(visit: Visit, path: str | None) -> str | None:
     return _end_of(place, TRACE_BYTES)
 
 
-def _redacted(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
-    """Every text in it, also inside lists and objects."""
+def _redact_body(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
+    """Removes secrets from every string, also in nested lists and objects."""
     secrets = visit.site.secrets()
 
     def clean(value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What a request meets: the project behind the page, and who is asking for what.
+"""The arguments of every handler: the project (`Site`) and the request (`Visit`).
 
-Handlers are plain functions from a `Visit` to JSON, or to a response of their own. They are told
-everything by it, so that they can be called without a server.
+Handlers are plain functions from a `Visit` to JSON or to a response, so tests can call them without
+a server.
 """
 
 from __future__ import annotations
@@ -13,42 +13,42 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace import references
+from headrace import secrets
 from headrace.config import Settings
 from headrace.errors import ConfigError
-from headrace.model.places import Places
+from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import Workspace
-from headrace.state.keys import Key
+from headrace.state.api_keys import Key
 
 if TYPE_CHECKING:
-    from headrace.web.watch import Watch
+    from headrace.web.overview_feed import OverviewFeed
 
 TEXT_MAX = 200
-_NO_TEXT = re.compile("[\x00\ud800-\udfff]")  # JSON may hold these; no name or file does
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")  # valid in JSON, never in a name or file
 
 
 @dataclass(frozen=True)
 class Site:
-    """Lives as long as the process. `clock` is the wall's."""
+    """Lives as long as the process. `clock` is wall-clock time."""
 
     settings: Settings
     clock: Callable[[], float] = time.time
-    watch: Watch | None = field(default=None, compare=False)
+    feed: OverviewFeed | None = field(default=None, compare=False)
 
     @property
-    def places(self) -> Places:
-        return Places(self.settings.state)
+    def places(self) -> StatePaths:
+        return StatePaths(self.settings.state)
 
     @property
     def folder(self) -> Path:
         return self.settings.project
 
     def secrets(self) -> frozenset[str]:
-        """To be taken out of whatever is shown."""
-        return references.values(self.settings.raw)
+        """Values to remove from everything that is shown."""
+        return secrets.values(self.settings.raw)
 
-    def work(self) -> Workspace:
-        """Anew for each request: it remembers what it has found."""
+    def workspace(self) -> Workspace:
+        """A new one for each request, because it caches what it reads."""
         return Workspace(self.settings)
 
 
@@ -59,14 +59,24 @@ class Visit:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
-    caller: str = "?"  # the address it comes from
+    caller: str = "?"  # the client's address
 
     @property
     def now(self) -> float:
         return self.site.clock()
 
+    @property
+    def feed(self) -> OverviewFeed:
+        assert self.site.feed is not None  # noqa: S101 - set by app.build
+        return self.site.feed
+
+    @property
+    def user(self) -> Key:
+        assert self.who is not None  # noqa: S101 - only open endpoints are reached without a key
+        return self.who
+
     def number(self, name: str, default: float, least: float, most: float) -> float:
-        """A number of the query string, within its limits."""
+        """A number from the query string, within its limits."""
         given = self.query.get(name)
         if given is None:
             return default
@@ -76,19 +86,20 @@ class Visit:
             found = float("nan")
         if not least <= found <= most:
             raise ConfigError(
-                f"{name}={given[:TEXT_MAX]!r} is not a number from {least:g} to {most:g}.",
-                fix=f"leave it out (it is {default:g} then), or give one in between",
+                f"Invalid value for {name}: {given[:TEXT_MAX]!r}.",
+                why=f"Allowed: numbers from {least:g} to {most:g}.",
+                fix=f"leave it out (default: {default:g})",
                 slug="bad-value",
             )
         return found
 
     def text(self, name: str, most: int = TEXT_MAX) -> str | None:
-        """A text of the body, if it is one."""
+        """A text from the body, if it is there."""
         given = self.body.get(name)
         if given is None:
             return None
         if not isinstance(given, str) or len(given) > most or _NO_TEXT.search(given):
             raise ConfigError(
-                f"{name} has to be a text of at most {most:,} characters.", slug="bad-value"
+                f"{name} must be a string of at most {most:,} characters.", slug="bad-value"
             )
         return given

@@ -1,1 +1,1 @@
-"""What can go wrong, as data: one module a subject; `table` puts them together."""
+"""The catalogue entries, one module per subject; `table` combines them."""

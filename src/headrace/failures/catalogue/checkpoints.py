@@ -1,51 +1,50 @@
-"""Failures of a checkpoint and of the state in it. Read through `table`.
+"""Failures of a checkpoint and of the state in it.
 
-Most need a person: what a checkpoint lost cannot be guessed, and starting without it doubles rows.
+Most need a person: lost checkpoint data cannot be reconstructed, and a start without it duplicates
+rows.
 """
 
 from __future__ import annotations
 
-from headrace.failures.entry import NEW_CHECKPOINT, Entry, Kind
+from headrace.failures.catalogue_entry import NEW_CHECKPOINT, CatalogueEntry, FailureKind
 
 _REVERT = (
-    "Go back to the earlier definition (`headrace rollback NAME`), or set "
-    f"{NEW_CHECKPOINT}: it then starts afresh, without its state."
+    "Return to the earlier definition (`headrace rollback NAME`), or set "
+    f"{NEW_CHECKPOINT}: the query then starts over, without its state."
 )
 _PATH = r"(?P<path>(?:[a-z0-9]+:)?/[^\s,;]*?)(?=[.,;]?(?:\s|$))"
 
 ENTRIES = (
-    Entry(
-        2,
+    CatalogueEntry(
         "two-writers",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("CONCURRENT_STREAM_LOG_UPDATE",),
         patterns=(
             r"Multiple streaming queries are concurrently using (?P<path>\S+)",
             r"Multiple streaming queries are concurrently using",
-            r"Concurrent update to the log\. Multiple streaming jobs detected",  # by file sources
+            r"Concurrent update to the log\. Multiple streaming jobs detected",  # file sources
         ),
-        what="Another process writes to this query's checkpoint[: {path}].",
-        why="An entry that this query was about to write was there already.",
+        what="Another process writes to the checkpoint of this query[: {path}].",
+        why="A log entry that this query was about to write already exists.",
         fix="Find the other process (`headrace status` in every project that uses this "
-        "checkpoint, scripts started by hand) and end it; then `headrace start NAME`.",
+        "checkpoint, or a script started by hand) and stop it; then run `headrace start NAME`.",
     ),
-    Entry(
-        8,
+    CatalogueEntry(
         "stateful-operators-changed",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",),
         names=(
             r"operators in the metadata: \[(?P<before>[^\]\n]*)\]",
             r"operators in current batch: \[(?P<now>[^\]\n]+)\]",
         ),
-        what="An aggregation, join or deduplication was added to the query, removed or moved.",
-        why="The checkpoint's state belongs to other operators[: then {before}][, now {now}].",
+        what="An aggregation, join or deduplication was added, removed or moved.",
+        why="The state in the checkpoint belongs to other operators[: before {before}][, now "
+        "{now}].",
         fix=_REVERT,
     ),
-    Entry(
-        9,
+    CatalogueEntry(
         "state-schema-changed",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
             "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
@@ -59,15 +58,14 @@ ENTRIES = (
             r"new (?:key|value)_schema=StructType\((?P<now>.*?)\)\.",
         ),
         what="The columns that the query groups, deduplicates or aggregates by have changed.",
-        why="They do not fit the state in the checkpoint[: then {before}][, now {now}].",
+        why="They do not match the state in the checkpoint[: before {before}][, now {now}].",
         fix=_REVERT
-        + " Do not switch spark.sql.streaming.stateStore.stateSchemaCheck off: the answers "
-        "become wrong.",
+        + " Do not disable spark.sql.streaming.stateStore.stateSchemaCheck: results would be "
+        "wrong.",
     ),
-    Entry(
-        10,
+    CatalogueEntry(
         "state-format-unreadable",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE",
             "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE",
@@ -76,27 +74,27 @@ ENTRIES = (
             "CANNOT_LOAD_STATE_STORE.INVALID_CHANGE_LOG_READER_VERSION",
             "CANNOT_LOAD_STATE_STORE.INVALID_CHANGE_LOG_WRITER_VERSION",
         ),
-        what="The state in the checkpoint cannot be read by this Spark.",
-        why="It was written by another version of Spark, for other columns, or is damaged.",
-        fix="Run with the Spark version that wrote it, or restore the checkpoint from a backup.",
+        what="This Spark cannot read the state in the checkpoint.",
+        why="Another version of Spark wrote it, it was written for other columns, or it is "
+        "damaged.",
+        fix="Run the Spark version that wrote it, or restore the checkpoint from a backup.",
     ),
-    Entry(
-        11,
+    CatalogueEntry(
         "state-setting-changed",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("STATE_STORE_INVALID_CONFIG_AFTER_RESTART",),
         names=(
             r"(?P<setting>spark\.[\w.]+)",
             r"from (?P<before>\S+) to",
         ),
-        what="A setting that is fixed with the checkpoint has changed[: {setting}][ was {before}].",
-        why="The state was written under the earlier value.",
-        fix="Set it back under [spark] in headrace.toml, then `headrace up`.",
+        what="A setting that cannot change during the life of a checkpoint has changed[: "
+        "{setting}][ was {before}].",
+        why="The state was written with the earlier value.",
+        fix="Restore the earlier value under [spark] in headrace.toml, then run `headrace up`.",
     ),
-    Entry(
-        12,
+    CatalogueEntry(
         "state-file-lost",
-        Kind.RETRY_THEN_HUMAN,
+        FailureKind.RETRY_THEN_HUMAN,
         retries=2,
         conditions=(
             "CANNOT_LOAD_STATE_STORE.CANNOT_READ_*",
@@ -108,54 +106,50 @@ ENTRIES = (
             "CANNOT_LOAD_STATE_STORE.SNAPSHOT_PARTITION_ID_NOT_FOUND",
         ),
         patterns=(r"Error reading (?:delta|snapshot) file .*(?:does not exist|size)",),
-        # Uncategorized: a network or disk failure inside says more.
+        # Uncategorized: an inner network or disk failure is more specific.
         hints=(r"\[CANNOT_LOAD_STATE_STORE\b",),
         names=(r"Error reading (?:delta|snapshot|streaming state) file (?:of )?" + _PATH,),
-        what="A file of the query's state is missing or torn[: {path}].",
-        why="It was deleted, or its write was cut short.",
-        fix="A first time it can be a passing race. If it happens again, restore the checkpoint "
+        what="A state file of the query is missing or truncated[: {path}].",
+        why="It was deleted, or a write to it was interrupted.",
+        fix="A single occurrence can be a transient race. If it repeats, restore the checkpoint "
         f"from a backup, or set {NEW_CHECKPOINT}.",
     ),
-    Entry(
-        13,
+    CatalogueEntry(
         "state-still-held",
-        Kind.RETRY,
+        FailureKind.RETRY,
         conditions=(
             "CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR",
             "STATE_STORE_INVALID_STAMP",
             "STATE_STORE_OPERATION_OUT_OF_ORDER",
             "STATE_STORE_INVALID_STATE_MACHINE_TRANSITION",
         ),
-        what="An earlier task still holds this query's state.",
-        why="It had not ended when the next one asked for the same part of the state.",
-        fix="The query is started again by itself.",
+        what="An earlier task still holds the state of this query.",
+        why="It had not ended when the next task opened the same state partition.",
+        fix="Usually nothing to do. If it repeats, see `headrace logs NAME`.",
     ),
-    Entry(
-        14,
+    CatalogueEntry(
         "checkpoint-write-refused",
-        Kind.RETRY,
+        FailureKind.RETRY,
         conditions=("STREAMING_CHECKPOINT_LOG_WRITE_FAILURE",),
-        # A full disk or a refused key inside says more.
+        # An inner full disk or denied access is more specific.
         hints=(r"\[CANNOT_WRITE_STATE_STORE\b",),
         names=(r"(?:to|at|location|path) " + _PATH,),
         what="The checkpoint could not be written[: {path}].",
-        why="Its storage refused a write.",
-        fix="It is tried again by itself. Look at the storage's space, rights and health.",
+        why="Its storage rejected a write.",
+        fix="Check the free space, permissions and health of the storage.",
     ),
-    Entry(
-        15,
+    CatalogueEntry(
         "batch-not-consumed",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("STATE_STORE_COMMIT_VALIDATION_FAILED",),
-        what="A function for each batch did not read its batch to the end.",
-        why="Not every part of the state was committed: `show`, `limit` or `first` on the batch, "
-        "or an exception that was swallowed.",
-        fix="Let the function read the whole batch (write it, `count` it, or `persist` it first).",
+        what="A foreachBatch function did not read its whole batch.",
+        why="Not every state partition was committed. Typical causes are `show`, `limit` or "
+        "`first` on the batch, or an exception that was caught and ignored.",
+        fix="Make the function read the whole batch: write it, `count` it, or `persist` it first.",
     ),
-    Entry(
-        16,
+    CatalogueEntry(
         "checkpoint-damaged",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED",
             "STATE_STORE_ROW_CHECKSUM_VERIFICATION_FAILED",
@@ -163,51 +157,46 @@ ENTRIES = (
         patterns=(r"\bChecksumException\b",),
         names=(r"file " + _PATH,),
         what="A file of the checkpoint is damaged[: {path}].",
-        why="Its bytes do not fit its checksum.",
-        fix="Restore the checkpoint from a backup; look at the health of its storage.",
+        why="Its content does not match its checksum.",
+        fix="Restore the checkpoint from a backup, and check the health of its storage.",
     ),
-    Entry(
-        17,
+    CatalogueEntry(
         "checkpoint-metadata-lost",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("STREAMING_CHECKPOINT_MISSING_METADATA_FILE",),
         names=(r"Checkpoint location " + _PATH,),
-        what="The file `metadata` of the checkpoint is gone[: {path}].",
-        why="It holds the query's identity; going on without it would process all input again.",
-        fix="Restore the file `metadata` from a backup. To start the query afresh, set "
-        f"{NEW_CHECKPOINT}.",
+        what="The `metadata` file of the checkpoint is missing[: {path}].",
+        why="It holds the query id; without it, the query would process all input again.",
+        fix=f"Restore the `metadata` file from a backup. To start over, set {NEW_CHECKPOINT}.",
     ),
-    Entry(
-        18,
+    CatalogueEntry(
         "state-and-offsets-disagree",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
             "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
         ),
         names=(r"(?:directory|location):? " + _PATH,),
-        what="The checkpoint's state and its offsets do not belong together.",
-        why="The query kept no state before and does now, or the folder `state` was deleted or "
+        what="The state and the offsets in the checkpoint do not belong together.",
+        why="The query had no state before and has some now, or the `state` folder was deleted or "
         "replaced.",
         fix=_REVERT + " If `state` was deleted by mistake, restore it from a backup.",
     ),
-    Entry(  # before 19: the same words about a longer path
-        20,
+    CatalogueEntry(  # before checkpoint-log-torn: the same message with a longer path
         "sink-log-lost",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         patterns=(
             r"(?P<path>\S{1,1000})/_spark_metadata/?\S{0,60} doesn't exist when compacting",
             r"BATCH_METADATA_NOT_FOUND\b[^\n]*?batch (?P<path>\S+)/_spark_metadata/",
         ),
-        what="The file sink's own log is not complete[: {path}/_spark_metadata].",
-        why="It was deleted, or the output path was changed while the checkpoint stayed the same.",
-        fix="Restore `_spark_metadata` or set the path back. To start the query afresh, set "
+        what="The log of the file sink is incomplete[: {path}/_spark_metadata].",
+        why="It was deleted, or the output path was changed but the checkpoint was not.",
+        fix="Restore `_spark_metadata`, or change the path back. To start over, set "
         f"{NEW_CHECKPOINT}.",
     ),
-    Entry(
-        19,
+    CatalogueEntry(
         "checkpoint-log-torn",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("MALFORMED_LOG_FILE", "BATCH_METADATA_NOT_FOUND"),
         patterns=(
             r"Failed to read log file (?P<path>\S+?)\.\s",
@@ -215,10 +204,11 @@ ENTRIES = (
             r"batch (?P<batch>\d+) doesn't exist",
         ),
         names=(r"Failed to read log file (?P<path>\S+?)\.\s", r"Unable to find batch " + _PATH),
-        what="An entry in the checkpoint's log is torn or missing[: {path}][: batch {batch}].",
-        why="A write was cut short, or a file was changed or deleted.",
-        fix="`headrace start NAME` reads the whole checkpoint first and names the entry. Only the "
-        "newest one, and only if it was never committed (no file of its number in `commits`), may "
-        "be removed; otherwise restore a backup.",
+        what="An entry in the log of the checkpoint is truncated or missing[: {path}][: batch "
+        "{batch}].",
+        why="A write was interrupted, or a file was changed or deleted.",
+        fix="`headrace start NAME` reads the whole checkpoint first and names the entry. You may "
+        "delete it only if it is the newest entry and was never committed (`commits` has no file "
+        "with its number); otherwise restore a backup.",
     ),
 )

@@ -1,13 +1,10 @@
-"""Failures of the user's own functions, of memory, and of single records. Read through `table`.
-
-Spark wraps an exception in a function for each batch several times over; the wrappers are `UNWRAP`.
-"""
+"""Failures of the user's functions, of memory, and of single records."""
 
 from __future__ import annotations
 
-from headrace.failures.entry import Entry, Kind
+from headrace.failures.catalogue_entry import CatalogueEntry, FailureKind
 
-# Wrappers say nothing about a failure: the search always goes on inside.
+# Spark wraps an exception in a foreachBatch function several times. The search continues inside.
 UNWRAP_CONDITIONS = (
     "STREAM_FAILED",
     "FOREACH_BATCH_USER_FUNCTION_ERROR",
@@ -18,21 +15,23 @@ UNWRAP_PATTERNS = (
     r"Job aborted due to stage failure",
 )
 
-USER_CODE = Entry(
-    36,
+_FIX_CODE = (
+    "Correct the function, or filter out the rows that it cannot handle, then run `headrace up`. "
+    "`headrace logs NAME` has the full traceback."
+)
+
+USER_CODE = CatalogueEntry(
     "user-code",
-    Kind.DATA,
-    what="Your code raised {type}[: {message}][; it was raised again as {outer}]",
-    why="The exception came out of a function of the pipeline, and its batch was not finished.",
-    fix="Correct the function, or filter the rows that it cannot handle, then `headrace up`. The "
-    "whole traceback is in `headrace logs NAME`.",
+    FailureKind.DATA,
+    what="Your code raised {type}[: {message}][; re-raised as {outer}]",
+    why="The exception came from a function of the pipeline. Its batch was not completed.",
+    fix=_FIX_CODE,
 )
 
 MEMORY = (
-    Entry(
-        54,
+    CatalogueEntry(
         "out-of-memory",
-        Kind.RETRY_THEN_HUMAN,
+        FailureKind.RETRY_THEN_HUMAN,
         retries=2,
         conditions=(
             "CANNOT_LOAD_STATE_STORE.HDFS_STORE_PROVIDER_OUT_OF_MEMORY",
@@ -43,15 +42,14 @@ MEMORY = (
             r"|Metaspace|Direct buffer memory|unable to create (?:new )?native thread))?",
             r"^(?:builtins\.|numpy\S*\.)?_?(?:Array)?MemoryError\b|\[Errno 12\]",
         ),
-        what="There was not enough memory[: {which}].",
-        why="A batch, the state, or what a function collects is larger than the memory it may use.",
+        what="Out of memory[: {which}].",
+        why="A batch, the state, or the data that a function collects does not fit into memory.",
         fix="Make batches smaller (max_files, max_rows), avoid collect and toPandas on whole "
         "batches, or raise spark.driver.memory.",
     ),
-    Entry(
-        38,
+    CatalogueEntry(
         "worker-lost",
-        Kind.RETRY_THEN_HUMAN,
+        FailureKind.RETRY_THEN_HUMAN,
         retries=2,
         patterns=(
             r"Python worker exited unexpectedly",
@@ -59,31 +57,28 @@ MEMORY = (
             r"(?i:exit(?:ed)?(?: with)?(?: code| status)?:? 137\b)|\bOOMKilled\b",
             r"killed by YARN for exceeding",
         ),
-        what="A worker process died in the middle of its work.",
-        why="Most often the system killed it for its memory; a crash in a native library looks "
-        "the same.",
+        what="A worker process died.",
+        why="Most often the operating system killed it because of its memory use; a crash in a "
+        "native library looks the same.",
         fix="Make batches smaller (max_files, max_rows, "
         "spark.sql.execution.arrow.maxRecordsPerBatch), or give workers more memory "
         "(spark.executor.memoryOverhead, spark.executor.pyspark.memory).",
     ),
-    Entry(
-        59,
+    CatalogueEntry(
         "worker-start",
-        Kind.RETRY,
+        FailureKind.RETRY,
         patterns=(r"Python worker (?:failed )?to connect back",),
-        what="A Python worker did not start within Spark's ten seconds.",
-        why="The machine had too much else to do at that moment.",
-        fix="It is tried again by itself. If this repeats, give the machine less to do at once, or "
-        "more cores.",
+        what="A Python worker did not start within ten seconds, Spark's limit.",
+        why="The machine was overloaded.",
+        fix="Usually nothing to do. If it repeats, reduce the load on the machine, or add cores.",
     ),
 )
 
 ENTRIES = (
-    Entry(
-        37,
+    CatalogueEntry(
         "python-function-failed",
-        Kind.DATA,
-        # A network failure or lack of memory inside says more.
+        FailureKind.DATA,
+        # An inner network failure or lack of memory is more specific.
         hints=(
             r"\[(?:PYTHON_EXCEPTION|FAILED_EXECUTE_UDF|TRANSFORM_WITH_STATE_USER_FUNCTION_ERROR"
             r"|PYTHON_DATA_SOURCE_ERROR|PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR)\b",
@@ -91,13 +86,11 @@ ENTRIES = (
         ),
         what="A Python function of the query raised {type}[: {message}]",
         why="It could not handle a row of this batch.",
-        fix="Correct the function, or filter the rows that it cannot handle, then `headrace up`. "
-        "The whole traceback is in `headrace logs NAME`.",
+        fix=_FIX_CODE,
     ),
-    Entry(
-        39,
+    CatalogueEntry(
         "bad-record",
-        Kind.DATA,
+        FailureKind.DATA,
         conditions=(
             "MALFORMED_RECORD_IN_PARSING.*",
             "MALFORMED_PROTOBUF_MESSAGE",
@@ -119,15 +112,14 @@ ENTRIES = (
             "NOT_NULL_CONSTRAINT_VIOLATION.*",
         ),
         names=(r"\] (?P<record>[^\n]+?)\.(?:\s|$)",),
-        what="A record of this batch cannot be processed[: {record}].",
-        why="A value does not fit what the query does with it (a cast, a division, a format).",
-        fix="Let the query tolerate it: try_cast, try_divide, or a filter that puts bad "
-        "records aside; then `headrace up`.",
+        what="A record in this batch cannot be processed[: {record}].",
+        why="The query cannot handle one of its values (a cast, a division, a format).",
+        fix="Make the query tolerate it with try_cast, try_divide, or a filter that sets bad "
+        "records aside; then run `headrace up`.",
     ),
-    Entry(
-        36,
+    CatalogueEntry(
         "network-in-your-code",
-        Kind.RETRY,
+        FailureKind.RETRY,
         patterns=(
             r"^(?:builtins\.)?(?:Connection(?:Refused|Reset|Aborted)?Error|BrokenPipeError|TimeoutError"
             r"|BlockingIOError)\b",
@@ -142,8 +134,7 @@ ENTRIES = (
             r"database is locked",
         ),
         what="A function of the pipeline lost a connection: {type}[: {message}]",
-        why="What it talks to is down, slow, or cannot be reached from here.",
-        fix="It is tried again by itself, later each time. Look at the service that the code "
-        "calls.",
+        why="The service that it calls is down, slow, or unreachable from this machine.",
+        fix="Check the service that the code calls.",
     ),
 )

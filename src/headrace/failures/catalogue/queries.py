@@ -1,37 +1,35 @@
-"""Failures of a query as such: definitions, names, sources, jars, the JVM, the process.
-
-Read through `table`. Kinds come from what a second try could change: nothing, for a definition.
-"""
+"""Failures of a query as a whole: definitions, names, sources, jars, the JVM, the process."""
 
 from __future__ import annotations
 
-from headrace.failures.entry import NEW_CHECKPOINT, Entry, Kind
+from headrace.failures.catalogue_entry import NEW_CHECKPOINT, CatalogueEntry, FailureKind
 
-UNKNOWN = Entry(
-    1,
-    "unknown",
-    Kind.UNKNOWN,
-    what="{type}[: {message}]",
-    why="This failure is not in Headrace's catalogue; Spark's own words are all that is known.",
-    fix="See the whole trace with `headrace logs NAME`; the last `Caused by:` is the nearest to "
-    "the cause.",
+_CHOOSE_START = (
+    "Return to the earlier definition (`headrace rollback NAME`), or set "
+    f"{NEW_CHECKPOINT}, and choose where its sources start."
 )
 
-VANISHED = Entry(
-    56,
+UNKNOWN = CatalogueEntry(
+    "unknown",
+    FailureKind.UNKNOWN,
+    what="{type}[: {message}]",
+    why="This failure is not in Headrace's catalogue; only Spark's own message is known.",
+    fix="`headrace logs NAME` has the full trace; the last `Caused by:` is closest to the cause.",
+)
+
+VANISHED = CatalogueEntry(
     "vanished",
-    Kind.RETRY,
-    what="The driver process is gone and left no word.",
-    why="It was killed (kill -9, the system's out-of-memory killer) or the machine went down.",
-    fix="It is started again by itself. If this repeats, look in the system's log for `Out of "
-    "memory: Killed process`, and see `headrace logs NAME` for its last lines.",
+    FailureKind.RETRY,
+    what="The driver process disappeared without a message.",
+    why="It was killed (kill -9, or the kernel's out-of-memory killer), or the machine went down.",
+    fix="If it repeats, search the system log for `Out of memory: Killed process`, and see the "
+    "last lines of `headrace logs NAME`.",
 )
 
 ENTRIES = (
-    Entry(
-        3,
+    CatalogueEntry(
         "query-already-starting",
-        Kind.RETRY_THEN_HUMAN,
+        FailureKind.RETRY_THEN_HUMAN,
         retries=1,
         conditions=("CONCURRENT_QUERY",),
         patterns=(
@@ -40,49 +38,44 @@ ENTRIES = (
         ),
         what="The same query was started twice in this driver.",
         why="An earlier start of it had not ended yet.",
-        fix="If it happens again, start the query in one place of the code only.",
+        fix="If it repeats, start the query in only one place in the code.",
     ),
-    Entry(
-        4,
+    CatalogueEntry(
         "duplicate-query-name",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         patterns=(r"Cannot start query with name (?P<name>\S+).* already active",),
         what="Two queries have the same name[: {name}].",
-        why="Spark accepts a name once in a session.",
-        fix="Give every query a name of its own, then `headrace up`.",
+        why="Query names must be unique within a Spark session.",
+        fix="Give every query a unique name, then run `headrace up`.",
     ),
-    Entry(
-        7,
+    CatalogueEntry(
         "sources-changed",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         patterns=(
             r"There are \[(?P<before>\d+)\] sources in the checkpoint offsets and now there are "
             r"\[(?P<now>\d+)\]",
             r"sources in the checkpoint offsets and now there are",
         ),
         what="The number of sources of the query has changed[ from {before}][ to {now}].",
-        why="The checkpoint keeps one position for each source, by order, and cannot be matched "
-        "to the new ones.",
-        fix="Go back to the earlier definition (`headrace rollback NAME`), or set "
-        f"{NEW_CHECKPOINT}, and choose where its sources start.",
+        why="The checkpoint stores one position for each source, in order, and these do not match "
+        "the new sources.",
+        fix=_CHOOSE_START,
     ),
-    Entry(
-        7,
+    CatalogueEntry(
         "source-kind-changed",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         patterns=(
             r'NumberFormatException: For input string: "\{"',
             r'Expected e\.g\. \{"topicA":.*, got \{',
         ),
-        what="A source of the query was replaced by one of another kind.",
-        why="The earlier source wrote the checkpoint's position; the new one cannot read it.",
-        fix="Go back to the earlier definition (`headrace rollback NAME`), or set "
-        f"{NEW_CHECKPOINT}, and choose where its sources start.",
+        what="A source of the query was replaced by a source of another kind.",
+        why="The new source cannot read the position that the earlier one stored in the "
+        "checkpoint.",
+        fix=_CHOOSE_START,
     ),
-    Entry(
-        49,
+    CatalogueEntry(
         "definition-not-supported",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK",
             "STREAMING_OUTPUT_MODE.*",
@@ -103,14 +96,13 @@ ENTRIES = (
         ),
         hints=(r"^\S*(?:AnalysisException|ParseException)\b",),
         names=(r"with name (?P<column>`[^`\n]+`) cannot be resolved",),
-        what="Spark does not accept the query as it is written[: column {column} is not there].",
+        what="Spark rejects the query[: column {column} does not exist].",
         why="{message}",
         fix="Correct the query, then start it again: `headrace run` or `headrace up`.",
     ),
-    Entry(
-        50,
+    CatalogueEntry(
         "library-missing",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("DATA_SOURCE_NOT_FOUND", "PYTHON_VERSION_MISMATCH"),
         patterns=(
             r"Failed to find (?:the )?data source:? \"?(?P<source>[\w.$-]+?)\"?[.\s]",
@@ -119,16 +111,16 @@ ENTRIES = (
             r"|AbstractMethodError|UnsupportedClassVersionError)\b",
             r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
         ),
-        what="A library is missing or does not fit this Spark[: data source {source}][: {class}].",
-        why="The jar is not there, is made for another version of Spark, or Python differs "
-        "between driver and workers.",
+        what="A library is missing or incompatible with this Spark[: data source {source}][: "
+        "{class}].",
+        why="The jar is missing or built for another version of Spark, or driver and workers run "
+        "different versions of Python.",
         fix="Put the right jar into `spark.jars` or `spark.jars.packages` under [spark] in "
-        "headrace.toml (for Python: the same version everywhere), then `headrace up`.",
+        "headrace.toml (for Python: install the same version everywhere), then run `headrace up`.",
     ),
-    Entry(
-        51,
+    CatalogueEntry(
         "python-function-cannot-travel",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "STREAMING_CONNECT_SERIALIZATION_ERROR",
             "STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE",
@@ -136,74 +128,64 @@ ENTRIES = (
         ),
         patterns=(r"CONTEXT_ONLY_VALID_ON_DRIVER", r"Could not serialize object"),
         what="A Python function of the query could not be sent to its worker.",
-        why="It holds something that belongs to the driver, usually the Spark session, or its "
-        "worker could not start.",
+        why="It refers to an object that exists only in the driver, usually the Spark session, or "
+        "its worker could not start.",
         fix="Use `df.sparkSession` of the batch instead of a session from outside the function.",
     ),
-    Entry(
-        51,
+    CatalogueEntry(
         "python-runner-slow",
-        Kind.RETRY,
+        FailureKind.RETRY,
         conditions=("STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE",),
         what="A Python worker of the query did not start in time.",
-        why="The machine was too busy, or the worker's imports take long.",
-        fix="It is tried again by itself. If this repeats, see the machine's load and what the "
-        "file imports.",
+        why="The machine was overloaded, or the imports of the worker take too long.",
+        fix="If it repeats, check the load of the machine and what the file imports.",
     ),
-    Entry(
-        52,
+    CatalogueEntry(
         "source-naming-or-repartition",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "STREAMING_QUERY_EVOLUTION_ERROR.*",
             "STATE_REPARTITION_INVALID_CHECKPOINT.*",
             "STREAMING_UNFINISHED_REPARTITION_DETECTED",
         ),
-        what="Named sources or a change of state partitions ask for something that is not met.",
+        what="A requirement of named sources or of a state repartition is not met.",
         why="{message}",
-        fix="Do what the message names. If a repartition was begun on this checkpoint, finish it "
-        "first.",
+        fix="Follow the message. If a repartition of this checkpoint was started, finish it first.",
     ),
-    Entry(
-        53,
+    CatalogueEntry(
         "bridge-stuck",
-        Kind.RETRY,
+        FailureKind.RETRY,
         patterns=(
             r"failed to stop within \d+ milliseconds",
             r"Error while obtaining a new communication channel",
             r"\bPy4JNetworkException\b",
         ),
-        what="Python and the JVM no longer hear each other.",
-        why="The bridge between them is stuck, or a query's thread did not end when it was told "
-        "to.",
-        fix="The driver is replaced by a new process by itself. If this repeats, see `headrace "
-        "logs NAME`.",
+        what="Python and the JVM cannot communicate.",
+        why="The Py4J gateway is stuck, or the thread of a query did not stop when requested.",
+        fix="Usually nothing to do. If it repeats, see `headrace logs NAME`.",
     ),
-    Entry(
-        55,
+    CatalogueEntry(
         "jvm-died",
-        Kind.RETRY,
+        FailureKind.RETRY,
         patterns=(
             r"Answer from Java side is empty",
             r"\bPy4JNetworkError\b",
             r"(?s)^(?:builtins\.)?(?:Connection\w*Error|BrokenPipeError)\b.*\nraised in py4j$",
         ),
-        what="The JVM of the driver is gone.",
-        why="It was killed (by a person or by the system, often for memory) or crashed.",
-        fix="It is started again by itself. If this repeats, look for `hs_err_pid*.log` in the "
-        "project, for `Out of memory` in the system's log, and raise or lower "
-        "spark.driver.memory.",
+        what="The JVM of the driver died.",
+        why="It was killed (by a person, or by the system because of its memory use) or crashed.",
+        fix="If it repeats, look for `hs_err_pid*.log` in the project and for `Out of memory` in "
+        "the system log, and raise or lower spark.driver.memory.",
     ),
-    Entry(
-        57,
+    CatalogueEntry(
         "java-did-not-start",
-        Kind.RETRY_THEN_HUMAN,
+        FailureKind.RETRY_THEN_HUMAN,
         retries=3,
         conditions=("JAVA_GATEWAY_EXITED",),
         patterns=(r"Java gateway process exited before sending its port number",),
-        what="Java ended before Spark was up.",
-        why="Java 17 or 21 is not there, an option of the JVM is wrong, or a package of "
+        what="Java ended before Spark was ready.",
+        why="Java 17 or 21 is not installed, a JVM option is wrong, or a package in "
         "spark.jars.packages could not be downloaded.",
-        fix="See the first lines of `headrace logs NAME`; try `java -version`.",
+        fix="See the first lines of `headrace logs NAME`, and try `java -version`.",
     ),
 )

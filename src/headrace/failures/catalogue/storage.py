@@ -1,31 +1,27 @@
-"""Failures of disks, object stores, credentials and networks. Read through `table`."""
+"""Failures of disks, object stores, credentials and networks."""
 
 from __future__ import annotations
 
-from headrace.failures.entry import Entry, Kind
+from headrace.failures.catalogue_entry import CatalogueEntry, FailureKind
 
 _PATH = r"(?P<path>(?:[a-z0-9]+:)?/[^\s,;'\"]*?)(?=[.,;]?(?:\s|$|['\"]))"
 
-DISK_FULL = Entry(
-    43,
-    "disk-full",
-    Kind.RETRY,
-    patterns=(r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]",),
-    names=(r"(?:writing rows to|writing to|file) " + _PATH,),
-    what="A disk is full[: {path}].",
-    why="There is no space left on the device that holds the output, the checkpoint or Spark's "
-    "temporary files.",
-    fix="Make space (`df -h` shows where) or enlarge the disk. The query goes on by itself then.",
-)
-
-# These explain whatever else went wrong, so they are searched first.
+# These cause other failures, so they are searched first.
 FIRST = (
-    DISK_FULL,
-    Entry(
-        42,
+    CatalogueEntry(
+        "disk-full",
+        FailureKind.RETRY,
+        patterns=(r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]",),
+        names=(r"(?:writing rows to|writing to|file) " + _PATH,),
+        what="A disk is full[: {path}].",
+        why="No space is left on the device with the output, the checkpoint or Spark's temporary "
+        "files.",
+        fix="Free some space (`df -h` shows where) or enlarge the disk.",
+    ),
+    CatalogueEntry(
         "credentials-expired",
-        # Once more, since a new token is often there by then.
-        Kind.RETRY_THEN_HUMAN,
+        # One retry: by then the token has often been renewed.
+        FailureKind.RETRY_THEN_HUMAN,
         retries=1,
         patterns=(
             r"(?i:\btoken\b[^\n]{0,200}\b(?:is|has) expired)|\bExpiredToken(?:Exception)?\b"
@@ -33,12 +29,11 @@ FIRST = (
         ),
         what="Credentials have expired.",
         why="{type}[: {message}]",
-        fix="Renew them; a role or keytab that renews itself lasts longer than a fixed token.",
+        fix="Renew them. A role or keytab that renews itself avoids this.",
     ),
-    Entry(
-        42,
+    CatalogueEntry(
         "access-denied",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         patterns=(
             r"\bAccessDenied(?:Exception)?\b|\bAccessControlException\b|\bAuthorizationPermissionMismatch\b",
             r"(?i:status(?: code)?:? 403\b|\b403 Forbidden)",
@@ -47,18 +42,17 @@ FIRST = (
             r"\[Errno 13\] Permission denied|\(Permission denied\)",
         ),
         names=(_PATH,),
-        what="Access was refused[: {path}].",
+        what="Access denied[: {path}].",
         why="{type}[: {message}]",
-        fix="Check which user or key this runs with and what it may do; correct it, then "
-        "`headrace start NAME`.",
+        fix="Check which user or key the pipeline runs with and its permissions. Correct them, "
+        "then run `headrace start NAME`.",
     ),
 )
 
 ENTRIES = (
-    Entry(
-        58,
+    CatalogueEntry(
         "input-schemas-differ",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH",
             "CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE",
@@ -70,17 +64,17 @@ ENTRIES = (
             r"column:? \[(?P<column>[^\]]+)\]",
             r"Expected Spark type (?P<expected>[^,\n]+), actual Parquet type (?P<actual>\w+)",
         ),
-        what="The folder has come to hold files of two schemas[: column {column} differs]"
-        "[ in {path}].",
-        why="The query was started with one schema[ ({expected})] and this file has another"
-        "[ ({actual})].",
-        fix="Move the files of the other schema into a folder and a source of their own and join "
-        "both with a union, or write them anew. Then `headrace start NAME`.",
+        what="The folder contains files with different schemas[: column {column} differs][ in "
+        "{path}].",
+        why="The query was started with one schema[ ({expected})], and this file has another[ "
+        "({actual})].",
+        fix="Move the files with the other schema to a separate folder, read it as a second "
+        "source and combine both with a union; or rewrite the files. Then run `headrace start "
+        "NAME`.",
     ),
-    Entry(
-        40,
+    CatalogueEntry(
         "input-file-gone",
-        Kind.DATA,
+        FailureKind.DATA,
         conditions=("FAILED_READ_FILE.FILE_NOT_EXIST", "PATH_NOT_FOUND"),
         hints=(
             r"\bFileNotFoundException\b(?![^\n]*(?:/state/\d|_spark_metadata|/offsets/|/commits/))",
@@ -90,30 +84,28 @@ ENTRIES = (
             r"Path does not exist: " + _PATH,
             r"FileNotFoundException: (?:File )?" + _PATH,
         ),
-        what="An input file or folder is not there[: {path}].",
-        why="It was deleted or moved after it had been listed, or never existed.",
-        fix="Put it back at the same path: the batch is tried again and reads it. A file that is "
-        "still gone then is reported by name as input-vanished. For a folder, correct the path.",
+        what="An input file or folder does not exist[: {path}].",
+        why="It was deleted or moved after it had been listed, or it never existed.",
+        fix="Put the file back at the same path, and the next attempt reads it. A file that is "
+        "still missing then is reported by name as input-vanished. For a folder, correct the path.",
     ),
-    Entry(
-        40,
+    CatalogueEntry(
         "input-vanished",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         patterns=(
             r"headrace\.InputVanished: (?P<files>\d+ files? of batch \d+)"
             r"(?:: (?P<path>[^\n]+))?",
         ),
-        what="Input files vanished before they were read[: {files}][, {path}].",
-        why="Spark lists a folder once for many batches and silently skips a listed file that is "
-        "gone by the time its batch is planned. The batch is committed without its rows.",
-        fix="Copy the file back under a new name (Spark never reads a name twice), then "
-        "`headrace start NAME`: it reads exactly what is missing. To go on without it, only start; "
-        'to go on by itself in future, set on_missing="continue" on the source.',
+        what="Input files disappeared before they were read[: {files}][, {path}].",
+        why="Spark lists a folder once for many batches, and silently skips a listed file that no "
+        "longer exists when its batch is planned. The batch is committed without its rows.",
+        fix="Copy the file back under a new name (Spark never reads a name twice), then run "
+        "`headrace start NAME`: it reads exactly the missing file. To continue without the file, "
+        'just start the pipeline; to always continue, set on_missing="continue" on the source.',
     ),
-    Entry(
-        41,
+    CatalogueEntry(
         "storage-hiccup",
-        Kind.RETRY,
+        FailureKind.RETRY,
         patterns=(
             r"\bSlowDown\b|(?i:status(?: code)?:? (?:500|502|503)\b)|\b503 Service Unavailable",
             r"\bSocketTimeout(?:Exception)?\b|\bFetchFailed(?:Exception)?\b"
@@ -122,12 +114,11 @@ ENTRIES = (
             r"|SocketException)",
             r"Connection reset by peer|\bConnectTimeoutException\b",
         ),
-        # The cause inside (a full disk, a refused key) says more.
+        # An inner cause (a full disk, denied access) is more specific.
         hints=(r"\[FAILED_READ_FILE\b", r"\[TASK_WRITE_FAILED\]"),
         names=(r"(?:reading file|writing rows to) " + _PATH,),
-        what="Storage or the network failed for a moment[: {path}].",
+        what="Storage or the network failed briefly[: {path}].",
         why="{type}[: {message}]",
-        fix="It is tried again by itself, later each time. If this repeats, look at the storage's "
-        "health.",
+        fix="Usually nothing to do. If it repeats, check the health of the storage.",
     ),
 )

@@ -1,15 +1,15 @@
-"""The whole catalogue in the order in which it is searched. Read by `classify` and `page`.
+"""The whole catalogue in search order: the first match wins.
 
-Where one text fits several entries the first wins: a full disk, refused access and lack of memory
-come first, since they also explain what else went wrong; the widest patterns come last.
+A full disk, denied access and lack of memory come first, because they cause other failures; the
+most general patterns come last.
 """
 
 from __future__ import annotations
 
 from headrace.failures.catalogue import brokers, checkpoints, code, queries, storage, tables
-from headrace.failures.entry import Entry
+from headrace.failures.catalogue_entry import CatalogueEntry
 
-ENTRIES: tuple[Entry, ...] = (
+ENTRIES: tuple[CatalogueEntry, ...] = (
     *storage.FIRST,
     *code.MEMORY,
     *checkpoints.ENTRIES,

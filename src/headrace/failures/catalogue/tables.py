@@ -1,32 +1,30 @@
-"""Failures of tables: Delta, Iceberg, PostgreSQL. Read through `table`.
+"""Failures of tables: Delta, Iceberg, PostgreSQL.
 
-A PostgreSQL code counts only beside PostgreSQL's name: Spark's own messages carry an SQLSTATE too.
+An SQLSTATE counts only next to PostgreSQL's name: Spark's own messages have one too.
 """
 
 from __future__ import annotations
 
-from headrace.failures.entry import NEW_CHECKPOINT, Entry, Kind
+from headrace.failures.catalogue_entry import NEW_CHECKPOINT, CatalogueEntry, FailureKind
 
 _POSTGRES = r"(?s)(?:PSQLException|psycopg|asyncpg|BatchUpdateException|SQLTransientConnection).*"
 _DELTA_TABLE = (r"[Tt]able:? [`'\"]?(?P<table>[\w./:`-]+)",)
 
 ENTRIES = (
-    Entry(
-        5,
+    CatalogueEntry(
         "delta-two-writers",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("DELTA_CONCURRENT_TRANSACTION*",),
         patterns=(r"\bConcurrentTransactionException\b",),
         names=_DELTA_TABLE,
         what="Two runs of the same query write to one Delta table.",
-        why="Both use the same query id, so one of them is a second copy.",
-        fix="Find the other run (`headrace status` in every project that uses this checkpoint, "
-        "scripts started by hand) and end it; then `headrace start NAME`.",
+        why="Both have the same query id, so one of them is a second copy.",
+        fix="Find the other run (`headrace status` in every project that uses this checkpoint, or "
+        "a script started by hand) and stop it; then run `headrace start NAME`.",
     ),
-    Entry(
-        6,
+    CatalogueEntry(
         "delta-write-conflict",
-        Kind.RETRY,
+        FailureKind.RETRY,
         conditions=(
             "DELTA_CONCURRENT_APPEND*",
             "DELTA_CONCURRENT_WRITE*",
@@ -36,14 +34,13 @@ ENTRIES = (
         patterns=(r"\bConcurrent(?:Append|Write|DeleteRead|DeleteDelete)Exception\b",),
         names=_DELTA_TABLE,
         what="Another writer changed the Delta table first.",
-        why="Both touched the same files, and the other one's commit won.",
-        fix="The batch is tried again by itself. If this repeats, narrow the condition of MERGE, "
-        "or run OPTIMIZE and the like at another time.",
+        why="Both changed the same files, and the other commit won.",
+        fix="Usually nothing to do. If it repeats, narrow the condition of MERGE, or run OPTIMIZE "
+        "and similar jobs at another time.",
     ),
-    Entry(
-        30,
+    CatalogueEntry(
         "delta-source-schema-moved",
-        Kind.RETRY_THEN_HUMAN,
+        FailureKind.RETRY_THEN_HUMAN,
         retries=3,
         conditions=(
             "DELTA_SCHEMA_CHANGED*",
@@ -51,52 +48,47 @@ ENTRIES = (
             "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART",
         ),
         what="The schema of a Delta source has changed.",
-        why="The running query was planned for the earlier one.",
-        fix="A new start takes the new schema. If that fails, make the query fit it, then "
-        "`headrace up`.",
+        why="The running query was planned for the earlier schema.",
+        fix="The next start uses the new schema. If it fails, adapt the query, then run `headrace "
+        "up`.",
     ),
-    Entry(
-        31,
+    CatalogueEntry(
         "delta-source-schema-incompatible",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE*",
             "DELTA_STREAMING_CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION",
         ),
         patterns=(r"CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION",),
-        what="A column of a Delta source was renamed, dropped or has another type.",
+        what="A column of a Delta source was renamed, dropped or changed its type.",
         why="{message}",
         fix="Set schemaTrackingLocation on the source and confirm the change as the message says, "
         f"or set {NEW_CHECKPOINT}.",
     ),
-    Entry(
-        32,
+    CatalogueEntry(
         "delta-sink-schema-differs",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("DELTA_METADATA_MISMATCH", "DELTA_FAILED_TO_MERGE_FIELDS"),
         names=(r"merge fields '(?P<column>[^']+)'",),
-        what="The output does not fit the Delta table's columns[: {column}].",
+        what="The output does not match the columns of the Delta table[: {column}].",
         why="{message}",
-        fix="Cast the columns to the table's types, or allow new columns with the option "
+        fix="Cast the columns to the types of the table, or allow new columns with the option "
         "mergeSchema.",
     ),
-    Entry(
-        33,
+    CatalogueEntry(
         "source-table-rewritten",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=("DELTA_SOURCE_TABLE_IGNORE_CHANGES", "DELTA_SOURCE_IGNORE_DELETE"),
         patterns=(r"Cannot process (?:overwrite|delete) snapshot",),
         names=(r"\bversion:? (?P<version>\d+)", r"snapshot:? (?P<version>\d+)"),
         what="Rows of the source table were updated or deleted[ in version {version}].",
-        why="A stream over a table can only follow added rows.",
-        fix="Choose: skip such changes (skipChangeCommits; Iceberg: "
-        "streaming-skip-overwrite-snapshots), read the change feed, or set "
-        f"{NEW_CHECKPOINT}.",
+        why="A stream can only read rows that are appended to a table.",
+        fix="Skip such changes (skipChangeCommits; Iceberg: streaming-skip-overwrite-snapshots), "
+        f"read the change feed, or set {NEW_CHECKPOINT}.",
     ),
-    Entry(
-        34,
+    CatalogueEntry(
         "source-table-history-gone",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         conditions=(
             "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
             "DELTA_TRUNCATED_TRANSACTION_LOG",
@@ -104,15 +96,15 @@ ENTRIES = (
             "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
         ),
         patterns=(r"snapshot was expired|expired snapshot|Cannot load current offset at snapshot",),
-        what="The part of the source table's history that comes next is gone.",
-        why="The reader fell behind VACUUM or expiry, or the table was deleted and recreated.",
-        fix=f"Set {NEW_CHECKPOINT}, and start from a version that is still there; keep the "
-        "table's history for longer than the longest stop.",
+        what="The source table no longer has the version that the query reads next.",
+        why="The query fell behind VACUUM or snapshot expiry, or the table was deleted and "
+        "recreated.",
+        fix=f"Set {NEW_CHECKPOINT}, and start from a version that still exists. Keep the history "
+        "of the table for longer than your longest outage.",
     ),
-    Entry(
-        35,
+    CatalogueEntry(
         "rows-violate-table",
-        Kind.DATA,
+        FailureKind.DATA,
         conditions=(
             "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
             "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
@@ -122,14 +114,13 @@ ENTRIES = (
             r"CHECK constraint (?P<rule>\S+)",
             r"NOT NULL constraint violated for column: (?P<rule>\S+?)[.\s]",
         ),
-        what="Rows of this batch break a rule of the table[: {rule}].",
+        what="Rows in this batch violate a constraint of the table[: {rule}].",
         why="Several rows have the same key in MERGE, or a value is missing or not allowed.",
         fix="Keep one row for each key before MERGE (dropDuplicates), or filter such rows out.",
     ),
-    Entry(
-        44,
+    CatalogueEntry(
         "database-busy",
-        Kind.RETRY,
+        FailureKind.RETRY,
         conditions=("FAILED_JDBC.CONNECTION",),
         patterns=(
             _POSTGRES + r"(?:SQLSTATE|SQLState)\W*(?:40001|40P01|53300|57P0[123]|08\w{3})\b",
@@ -142,15 +133,13 @@ ENTRIES = (
             r"|CrashShutdown|CannotConnectNow|ConnectionFailure|ConnectionException|ConnectionTimeout"
             r"|ConnectionDoesNotExist|OperationalError|InterfaceError)\b",
         ),
-        what="The database could not serve this batch now.",
+        what="The database could not handle this batch.",
         why="A deadlock, too many connections, or a restart of the database: {message}",
-        fix="It is tried again by itself. If this repeats, let fewer tasks write at once "
-        "(coalesce) and look at the database.",
+        fix="If it repeats, write with fewer tasks at once (coalesce) and check the database.",
     ),
-    Entry(
-        45,
+    CatalogueEntry(
         "database-refused-rows",
-        Kind.DATA,
+        FailureKind.DATA,
         patterns=(
             _POSTGRES + r"(?:SQLSTATE|SQLState)\W*(?:23\w{3}|22\w{3})\b",
             _POSTGRES + r"(?:duplicate key value violates unique constraint \"(?P<rule>[^\"]+)\""
@@ -161,15 +150,14 @@ ENTRIES = (
             r"|IntegrityError)\b",
         ),
         names=(r"constraint \"(?P<rule>[^\"]+)\"",),
-        what="The database refuses a row of this batch[: constraint {rule}].",
+        what="The database rejected a row of this batch[: constraint {rule}].",
         why="{message}",
-        fix="For duplicates, give the sink a `key` so that rows are updated; shorten, cast or "
-        "filter values that do not fit.",
+        fix="For duplicates, give the sink a `key` so that rows are updated. Shorten, cast or "
+        "filter out values that do not fit.",
     ),
-    Entry(
-        45,
+    CatalogueEntry(
         "database-schema-differs",
-        Kind.HUMAN,
+        FailureKind.HUMAN,
         patterns=(
             _POSTGRES + r"(?:SQLSTATE|SQLState)\W*(?:42P01|42703)\b",
             _POSTGRES
@@ -177,8 +165,9 @@ ENTRIES = (
             r"psycopg\S*\.(?:UndefinedTable|UndefinedColumn)\b",
         ),
         names=(r"(?:relation|column) \"(?P<name>[^\"]+)\"",),
-        what="A table or column is not in the database[: {name}].",
+        what="A table or column does not exist in the database[: {name}].",
         why="{message}",
-        fix="Create or alter the table, or change the query's columns, then `headrace start NAME`.",
+        fix="Create or alter the table, or change the columns of the query, then run `headrace "
+        "start NAME`.",
     ),
 )

@@ -1,4 +1,4 @@
-// Plotly, loaded when a page first draws with it, and dressed in the page's own colours.
+// Charts with Plotly, which is loaded on first use, in the colours of the page. Times are UTC.
 let loading = null;
 
 export function plotly() {
@@ -30,14 +30,14 @@ export function layout(more = {}) {
 
 export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false, scrollZoom: false };
 
-/** Draws, or changes what is drawn; keeps the zoom of a chart that is there already. */
+/** Draws or updates a chart; keeps its zoom. */
 export async function draw(place, traces, more = {}) {
   const Plotly = await plotly();
   await Plotly.react(place, traces, layout({ uirevision: "kept", ...more }), CONFIG);
 }
 
-/** One axis for all: what is zoomed in one chart is zoomed in the others. */
-export function together(places, onZoom) {
+/** Zooms all charts together. */
+export function linkZoom(places, onZoom) {
   let isOurs = false;
   for (const place of places) {
     place.on?.("plotly_relayout", async (change) => {
@@ -56,17 +56,43 @@ export function together(places, onZoom) {
   }
 }
 
-/** A chart of rows: kind is line, bar, area or number. Returns why it cannot be drawn, or "". */
-export async function chart(place, kind, rows, x, ys) {
+const isTime = (value) => typeof value === "string" && /^\d{4}-\d\d-\d\dT/.test(value);
+
+/** A window that has not ended: a pale bar, or a hollow point. */
+function marker(kind, xs, current) {
+  const isOpen = xs.map((value) => current !== null && value === current);
+  return kind === "bar" ? { opacity: isOpen.map((is) => (is ? 0.4 : 1)) } : { size: 4, symbol: isOpen.map((is) => (is ? "circle-open" : "circle")) };
+}
+
+/**
+ * A line over time; `values` has lists of the same length, `at` in seconds. The last part is dotted where `is_complete`
+ * says that the step has not ended.
+ */
+export function line(label, values, key, { colour = COLOURS[0], dash = "solid", divisor = 1 } = {}) {
+  const ys = values[key].map((v) => (v === null ? null : v / divisor));
+  const trace = { name: label, x: values.at.map(date), mode: "lines", legendgroup: label, line: { color: colour, dash } };
+  const end = values.is_complete.lastIndexOf(true);
+  if (values.is_complete.at(-1) !== false || end < 0) return [{ ...trace, y: ys }];
+  const solid = ys.map((y, n) => (n <= end ? y : null));
+  const rest = ys.map((y, n) => (n >= end ? y : null));
+  return [{ ...trace, y: solid }, { ...trace, y: rest, name: `${label}, so far`, opacity: 0.6, showlegend: false, line: { color: colour, dash: "dot" } }];
+}
+
+/** Seconds since 1970 for Plotly, which draws a Date or a number in local time, and a text as it is written: in UTC. */
+export const date = (at) => new Date(at * 1000).toISOString();
+export const TIME_AXIS = { type: "date", hoverformat: "%Y-%m-%d %H:%M:%SZ", title: { text: "UTC", standoff: 4, font: { size: 10 } } };
+
+/** A chart of rows: kind is line, bar or area. Rows with x === current are not final. Returns why it cannot be drawn, or "". */
+export async function chart(place, kind, rows, x, ys, current = null) {
   const numbers = ys.map((y) => rows.map((row) => (row[y] === null || row[y] === "" ? NaN : Number(row[y]))));
-  if (!ys.length || numbers.every((list) => list.every(Number.isNaN))) return "There are no numbers to draw: choose another column for y.";
+  if (!ys.length || numbers.every((list) => list.every(Number.isNaN))) return "No numbers to draw: choose another column for y.";
   const xs = rows.map((row) => (x ? row[x] : null));
   const traces = ys.map((y, n) => ({
     name: y, x: x ? xs : undefined, y: numbers[n],
     type: kind === "bar" ? "bar" : "scatter",
-    mode: kind === "bar" ? undefined : "lines+markers", marker: { size: 4 },
+    mode: kind === "bar" ? undefined : "lines+markers", marker: marker(kind, xs, current),
     fill: kind === "area" ? "tozeroy" : undefined, stackgroup: kind === "area" && ys.length > 1 ? "one" : undefined,
   }));
-  await draw(place, traces, { xaxis: { title: x ? { text: x } : undefined }, barmode: "group", showlegend: ys.length > 1 });
+  await draw(place, traces, { xaxis: { title: x ? { text: xs.some(isTime) ? `${x} (UTC)` : x } : undefined }, barmode: "group", showlegend: ys.length > 1 });
   return "";
 }

@@ -1,5 +1,5 @@
-// What every page shares: building nodes, asking the API, the live connection, theme and keys.
-// Nothing that came from data is ever parsed as HTML: nodes get text, attributes get values.
+// Shared by all pages: DOM nodes, API calls, the live connection, formats, theme and keys.
+// No value is ever parsed as HTML: nodes get text, attributes get values.
 
 export const data = document.body.dataset;
 export const main = document.getElementById("main");
@@ -22,7 +22,7 @@ export function h(tag, props = {}, ...children) {
   return node;
 }
 
-/** Puts new nodes in place of old ones, but leaves alone what is the same: no flicker, no lost focus. */
+/** Replaces the children of `place` if they differ, without flicker; keeps the focus and open details. */
 export function show(place, ...nodes) {
   const fresh = h("div", {}, ...nodes);
   const isSame = fresh.childNodes.length === place.childNodes.length
@@ -38,13 +38,13 @@ export function show(place, ...nodes) {
 /** An error of the API: {slug, what, why, where, fix}. */
 export class Problem extends Error {
   constructor(error, status) {
-    super(error.what || "It failed.");
+    super(error.what || "The request failed.");
     Object.assign(this, error, { status });
   }
 }
 
-// ---- the login: a cookie reaches every port of this machine, so it is only half of it. The other
-// half came behind the '#' of the link's address; what is kept here can be read by this address only.
+// ---- the login. Browsers send a cookie to every port of a host, so it is only half of the login.
+// The other half arrives after the '#' of the link; only this origin can read its local storage.
 
 const given = new URLSearchParams(location.hash.slice(1)).get("proof");
 if (given) {
@@ -54,29 +54,29 @@ if (given) {
 
 const proof = () => localStorage.getItem("proof") || "";
 
-/** For what a browser loads by itself, without headers of ours: streams and downloads. */
-export const proven = (address) => `${address}${address.includes("?") ? "&" : "?"}proof=${encodeURIComponent(proof())}`;
+/** A URL for streams and downloads, which cannot send headers. */
+export const withProof = (url) => `${url}${url.includes("?") ? "&" : "?"}proof=${encodeURIComponent(proof())}`;
 
 export async function api(path, { method = "GET", body = undefined } = {}) {
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, {
+    response = await fetch(path, {
       method,
       headers: { "X-Headrace-Proof": proof(), ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new Problem({ slug: "unreachable", what: "The page's server does not answer.",
-      fix: "It comes back by itself while a supervisor runs (headrace up)." }, 0);
+    throw new Problem({ slug: "unreachable", what: "The server does not respond.",
+      fix: "The supervisor restarts it; if no supervisor runs: headrace up." }, 0);
   }
-  const told = await answer.json().catch(() => (answer.ok ? null : {}));
-  if (told === null) throw new Problem({ slug: "unreadable", what: "The answer of the page's server cannot be read.", fix: "Load the page again." }, answer.status);
-  if (answer.status === 401) {
-    location.replace("/login"); // it says how to log in
+  const json = await response.json().catch(() => (response.ok ? null : {}));
+  if (json === null) throw new Problem({ slug: "unreadable", what: "The response of the server is not valid JSON.", fix: "Reload the page." }, response.status);
+  if (response.status === 401) {
+    location.replace("/login"); // explains how to log in
     await new Promise(() => {});
   }
-  if (!answer.ok) throw new Problem(told.error || { what: `It failed (${answer.status}).` }, answer.status);
-  return told;
+  if (!response.ok) throw new Problem(json.error || { what: `The request failed (${response.status}).` }, response.status);
+  return json;
 }
 
 export function problem(error) {
@@ -87,15 +87,15 @@ export function problem(error) {
     error.fix && h("p", {}, h("b", {}, "What to do: "), error.fix));
 }
 
-// ---- live: a word from the server, and everybody looks again
+// ---- live: the server notifies of a change, then every part of the page is updated
 
-const watchers = [];
+const updates = [];
 let isBusy = false;
 let isDue = false;
 
-/** Calls `look` now and whenever something changed; its error is shown at the top. */
-export function live(look) {
-  watchers.push(look);
+/** Calls `update` now and after every change; its error is shown at the top. */
+export function live(update) {
+  updates.push(update);
   refresh();
 }
 
@@ -106,20 +106,20 @@ export async function refresh() {
   while (isDue) {
     isDue = false;
     try {
-      for (const look of watchers) await look();
+      for (const update of updates) await update();
       notice("");
-      trouble(null);
+      showProblem(null);
     } catch (error) {
       if (error.status === 0) notice(error.what + " " + (error.fix || ""), true);
-      else if (error instanceof Problem) trouble(error);
+      else if (error instanceof Problem) showProblem(error);
       else { notice(String(error), true); console.error(error); }
     }
   }
   isBusy = false;
 }
 
-/** Above what was there before, which stays: one failed look is no reason to take away the rest. */
-function trouble(error) {
+/** Above the last content, which stays. */
+function showProblem(error) {
   const place = document.getElementById("problem");
   place.hidden = !error;
   show(place, error ? problem(error) : null);
@@ -133,21 +133,21 @@ export function notice(text, bad = false) {
   place.classList.toggle("bad", bad);
 }
 
-let heard = 0;
+let heardAt = 0;
 
-function tell(text, kind) {
+function showConnection(text, kind) {
   const place = document.getElementById("connection");
   if (place) { place.textContent = text; place.className = `connection ${kind}`; }
 }
 
 function connect() {
-  const source = new EventSource(proven("/api/stream"));
-  const alive = () => { heard = Date.now(); tell("live", "on"); };
+  const source = new EventSource(withProof("/api/stream"));
+  const alive = () => { heardAt = Date.now(); showConnection("live", "on"); };
   source.addEventListener("changed", () => { alive(); if (!document.hidden) refresh(); });
   source.addEventListener("alive", alive);
   source.addEventListener("error", () => {
-    tell("connection lost, trying again", "lost");
-    if (source.readyState === EventSource.CLOSED) { // the server refused: perhaps the login ended
+    showConnection("connection lost, reconnecting", "lost");
+    if (source.readyState === EventSource.CLOSED) { // refused: the login may have ended
       setTimeout(() => { connect(); api("/api/audit").catch(() => {}); }, 2000);
     }
   });
@@ -156,11 +156,11 @@ function connect() {
 function stayConnected() {
   if (!document.getElementById("connection")) return;
   connect();
-  setInterval(() => { if (heard && Date.now() - heard > 15000) tell("no word for a while", "lost"); }, 5000);
+  setInterval(() => { if (heardAt && Date.now() - heardAt > 15000) showConnection("no response", "lost"); }, 5000);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 }
 
-// ---- how things are said
+// ---- formats
 
 export function number(value, digits = 0) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -187,40 +187,46 @@ export function span(seconds) {
 
 export const ms = (value) => (value === null || value === undefined ? "–" : span(value / 1000));
 
-/** A moment: how long ago, and exactly when one points at it. */
+/** How long ago, with the timestamp as a tooltip. */
 export function ago(at, now = Date.now() / 1000) {
   if (at === null || at === undefined) return h("span", { class: "muted" }, "never");
-  const moment = new Date(at * 1000);
-  return h("time", { datetime: moment.toISOString(), title: clock(at) }, `${span(Math.max(0, now - at))} ago`);
+  return h("time", { datetime: new Date(at * 1000).toISOString(), title: timestamp(at) }, `${span(Math.max(0, now - at))} ago`);
 }
 
-export const clock = (at) => (at ? new Date(at * 1000).toLocaleString() : "–");
+/** Seconds since 1970 as YYYY-MM-DD HH:MM:SSZ (UTC), the same format as in the command line. */
+export const timestamp = (at) => (at ? `${new Date(at * 1000).toISOString().slice(0, 19).replace("T", " ")}Z` : "–");
+
+/** The explanation of "capacity", wherever the word appears. */
+export const CAPACITY = "Capacity: the input rate at which batches would run all the time. While it is above the input rate, the query keeps up.";
+export const capacity = () => h("abbr", { title: CAPACITY }, "capacity");
 
 const LEVELS = ["off", "good", "busy", "busy", "bad", "bad", "bad"];
-export const level = (severity) => LEVELS[Math.min(Math.max(severity, -1), 5) + 1];
+const level = (severity) => LEVELS[Math.min(Math.max(severity, -1), 5) + 1];
 const SEVERITY = { "needs-attention": 5, stalled: 4, waiting: 3, degraded: 3, "catching-up": 2, starting: 1, stopping: 1, running: 0, finished: 0, stopped: -1 };
+
+export const levelOf = (name) => level(SEVERITY[name] ?? 5);
 
 export function state(name, severity = SEVERITY[name] ?? 5) {
   return h("span", { class: `state ${level(severity)}` }, name);
 }
 
-/** A value of a table: null is told apart from an empty text, a moment is shortened. */
+/** A value of a table: null differs from an empty text, times have one format. */
 export function cell(value) {
   if (value === null || value === undefined) return h("span", { class: "muted" }, "null");
   if (typeof value === "object") return JSON.stringify(value);
-  const moment = typeof value === "string" && value.match(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(\+00:00|Z)$/);
-  return moment ? `${moment[1]} ${moment[2]}${moment[3] || ""}Z` : value;
+  const time = typeof value === "string" && value.match(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(\+00:00|Z)$/);
+  return time ? `${time[1]} ${time[2]}${time[3] || ""}Z` : value;
 }
 
-// ---- what is chosen on a page is in its address: shared by copying it, undone by going back
+// ---- choices of the user are in the URL: to share a view, and to go back
 
 export const chosen = (key) => new URL(location.href).searchParams.get(key);
 
 export function choose(key, value) {
   if (chosen(key) === value) return;
-  const address = new URL(location.href);
-  address.searchParams.set(key, value);
-  history.pushState(null, "", address);
+  const url = new URL(location.href);
+  url.searchParams.set(key, value);
+  history.pushState(null, "", url);
   shown = location.search;
 }
 let shown = location.search;
@@ -228,24 +234,24 @@ window.addEventListener("popstate", () => { if (location.search !== shown) locat
 
 export const path = (...parts) => "/" + parts.map(encodeURIComponent).join("/");
 
-/** Rows of objects or lists as a table. columns: [{name, get, number}] */
+/** columns: [{name, get, number, head}]; `head` is a node instead of the name. */
 export function table(columns, rows, empty = "Nothing yet.") {
   if (!rows.length) return h("p", { class: "muted" }, empty);
   const cls = (c) => (c.number ? "number" : "cell");
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table" }, h("table", {},
-    h("thead", {}, h("tr", {}, columns.map((c) => h("th", { class: c.number ? "number" : null, scope: "col" }, c.name)))),
+    h("thead", {}, h("tr", {}, columns.map((c) => h("th", { class: c.number ? "number" : null, scope: "col" }, c.head || c.name)))),
     h("tbody", {}, rows.map((row) => h("tr", {}, columns.map((c) => h("td", { class: cls(c) }, c.get(row))))))));
 }
 
-// ---- asking before something is changed
+// ---- confirmation of actions
 
-export function confirm(title, words, label, danger = false) {
+export function confirm(title, text, label, danger = false) {
   const dialog = document.getElementById("dialog");
   return new Promise((done) => {
-    const end = (answer) => { dialog.close(); done(answer); };
+    const end = (isConfirmed) => { dialog.close(); done(isConfirmed); };
     dialog.replaceChildren(
       h("h2", { id: "dialog-title" }, title),
-      ...[words].flat().map((one) => (one instanceof Node ? one : h("p", {}, one))),
+      ...[text].flat().map((one) => (one instanceof Node ? one : h("p", {}, one))),
       h("div", { class: "row" },
         h("button", { type: "button", class: danger ? "danger" : "", onclick: () => end(true), id: "dialog-yes" }, label),
         h("button", { type: "button", class: "quiet", onclick: () => end(false) }, "Cancel")));
@@ -254,7 +260,7 @@ export function confirm(title, words, label, danger = false) {
   });
 }
 
-// ---- theme, keys, the way out
+// ---- theme, keys, logout
 
 function theme() {
   const chosen = localStorage.getItem("theme");
@@ -264,7 +270,7 @@ function theme() {
 theme();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", theme);
 
-function turn() {
+function switchTheme() {
   const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
   localStorage.setItem("theme", next);
   theme();
@@ -277,22 +283,22 @@ document.addEventListener("keydown", (event) => {
   if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (pressed === "g" && GO[event.key]) { location.href = GO[event.key]; return; }
   pressed = event.key;
-  if (event.key === "t") turn();
+  if (event.key === "t") switchTheme();
   if (event.key === "/") { const box = document.querySelector("[data-search]"); if (box) { event.preventDefault(); box.focus(); } }
   if (event.key === "?") {
     const keys = [["g then o, l, s, a, q, c, u", "go to overview, live, SQL, alerts, quarantine, checkpoints, audit"],
-      ["/", "search on this page"], ["t", "light or dark"], ["Ctrl + Enter", "ask (in the SQL editor)"], ["Esc", "close"]];
-    confirm("Keys", table([{ name: "key", get: (k) => h("kbd", {}, k[0]) }, { name: "does", get: (k) => k[1] }], keys), "Close");
+      ["/", "search on this page"], ["t", "light or dark"], ["Ctrl + Enter", "run the query (in the SQL editor)"], ["Esc", "close"]];
+    confirm("Keys", table([{ name: "key", get: (k) => h("kbd", {}, k[0]) }, { name: "action", get: (k) => k[1] }], keys), "Close");
   }
 });
-document.getElementById("theme")?.addEventListener("click", turn);
+document.getElementById("theme")?.addEventListener("click", switchTheme);
 document.getElementById("logout")?.addEventListener("click", async () => {
   await api("/logout", { method: "POST", body: {} });
   location.href = "/";
 });
 for (const link of document.querySelectorAll(".bar nav a")) {
-  const here = link.getAttribute("href");
-  const is = here === "/" ? location.pathname === "/" || location.pathname.startsWith("/pipelines") || location.pathname.startsWith("/runs") : location.pathname.startsWith(here);
-  if (is) link.setAttribute("aria-current", "page");
+  const target = link.getAttribute("href");
+  const isCurrent = target === "/" ? location.pathname === "/" || /^\/(pipelines|runs)/.test(location.pathname) : location.pathname.startsWith(target);
+  if (isCurrent) link.setAttribute("aria-current", "page");
 }
 stayConnected();

@@ -1,5 +1,5 @@
-// The first screen: is it healthy, is it keeping up, what failed last and why, what do results say.
-import { ago, api, h, level, live, main, ms, notice, number, path, problem, show, span, state } from "./core.js";
+// The first screen: is everything healthy, does it keep up, what failed last, and the live results.
+import { ago, api, capacity, cell, h, live, main, ms, notice, number, path, problem, show, span, state } from "./core.js";
 import { bars, rates } from "./sparks.js";
 
 live(async () => {
@@ -8,55 +8,43 @@ live(async () => {
   const parts = [];
   if (seen.notice) parts.push(h("div", { class: "card busy", role: "alert" }, seen.notice));
   if (seen.error) parts.push(problem(seen.error));
-  else parts.push(verdict(seen));
+  else parts.push(headline(seen));
   if (seen.live.length) parts.push(h("h2", {}, "Live results"), h("div", { class: "tiles" }, seen.live.map(result)));
-  if (!seen.error) parts.push(h("h2", {}, "Pipelines"), seen.pipelines.length ? seen.pipelines.map((one) => card(one, seen.at)) : begin(seen));
+  if (!seen.error) parts.push(h("h2", {}, "Pipelines"), seen.pipelines.length ? seen.pipelines.map((one) => card(one, seen.at)) : firstSteps(seen));
   if (seen.alerts.length) parts.push(h("h2", {}, "Open alerts"), h("div", { class: "card" }, seen.alerts.slice(0, 8).map((one) => alert(one, seen.at))));
   if (seen.hints.length) parts.push(h("p", { class: "muted small" }, seen.hints.join(" · ")));
   show(main, h("h1", { class: "muted small" }, `${seen.project}, profile ${seen.profile}`), ...parts);
 });
 
 function title(seen) {
-  const bad = seen.pipelines.filter((one) => one.severity >= 3).length;
+  const bad = seen.headline?.problems;
   return `${bad ? `(${bad}) ` : ""}${seen.project} · Headrace`;
 }
 
-/** One sentence that answers the first question. */
-function verdict(seen) {
-  const running = seen.pipelines.filter((one) => one.severity >= 0);
-  const worst = running[0];
-  const bad = running.filter((one) => one.severity >= 3);
-  const behind = running.filter((one) => one.severity === 2);
-  let words;
-  if (!running.length) words = seen.pipelines.length ? "Nothing runs." : "Nothing is deployed.";
-  else if (bad.length) words = `${bad.length} of ${running.length} need${bad.length === 1 ? "s" : ""} a look: ${bad.map((one) => one.name).join(", ")}.`;
-  else if (behind.length) words = `Healthy, but ${behind.map((one) => one.name).join(", ")} ${behind.length === 1 ? "is" : "are"} not keeping up.`;
-  else if (worst.severity === 1) words = `${running.filter((one) => one.severity === 1).map((one) => one.name).join(", ")}: starting or stopping.`;
-  else words = `Healthy: ${running.length === 1 ? worst.name : `all ${running.length} pipelines`} running and keeping up.`;
+function headline(seen) {
   const failures = seen.pipelines.filter((one) => one.failure).sort((a, b) => b.failure.at - a.failure.at);
   const last = failures[0];
-  return h("div", { class: `card ${worst ? level(worst.severity) : "off"}`, id: "verdict" },
-    h("h2", { class: "flush", id: "health" }, words),
+  return h("div", { class: `card ${seen.headline.level}`, id: "verdict" },
+    h("h2", { class: "flush", id: "health" }, seen.headline.text),
     h("p", { id: "last-failure", class: "tight" }, last
       ? ["Last failure: ", h("a", { href: path("runs", last.failure.run) }, last.name), " ", ago(last.failure.at, seen.at), ": ", last.failure.what,
         last.failure.fix ? h("span", { class: "muted" }, ` What to do: ${last.failure.fix}`) : ""]
       : "Nothing has failed in the last seven days."));
 }
 
+/** A live table: its newest value large, the one before it for comparison. A window that has not ended is marked. */
 function result(one) {
   const href = path("live", `${one.pipeline}.${one.name}`);
   const points = one.points || [];
   const last = points.at(-1);
   const before = points.at(-2);
-  const values = points.map((p) => Number(p[1]) || 0);
-  const isTime = last && typeof last[0] === "string" && /^\d{4}-\d\d-\d\dT/.test(last[0]);
-  const at = (x) => (isTime ? new Date(x).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : String(x));
+  const isIncomplete = (point) => Boolean(one.current_window) && point[0] === one.current_window;
   return h("a", { class: "tile plain", href, "data-live": one.name },
     h("span", { class: "muted" }, one.name, one.y.length ? "" : " (table)"),
     last ? h("b", {}, number(Number(last[1]))) : h("b", { class: "muted" }, "–"),
-    last ? h("span", { class: "small muted" }, `${one.y[0]} at ${at(last[0])}${before ? `; ${number(Number(before[1]))} at ${at(before[0])}` : ""}`)
+    last ? h("span", { class: "small muted" }, `${one.y[0]} at ${cell(last[0])}`, isIncomplete(last) ? h("i", { class: "so-far" }, " so far") : "", before ? `; before: ${number(Number(before[1]))}` : "")
       : h("span", { class: "small muted" }, one.problem || (one.y.length ? "no rows yet" : "see its rows")),
-    values.length > 1 ? bars(values, `the last ${values.length} values of ${one.name}`) : null);
+    points.length > 1 ? bars(points.map((point) => ({ value: Number(point[1]) || 0, isIncomplete: isIncomplete(point) })), `the last ${points.length} values of ${one.name}`) : null);
 }
 
 function card(one, now) {
@@ -68,12 +56,12 @@ function card(one, now) {
     h("div", {},
       h("h2", {}, h("a", { href: path("pipelines", one.name) }, one.name), state(one.state, one.severity),
         one.alerts ? h("a", { class: "state bad", href: "/alerts" }, `${one.alerts} alert${one.alerts === 1 ? "" : "s"}`) : null,
-        one.edited ? h("span", { class: "state off", title: "The working tree differs from what is deployed" }, "edited since deploy") : null),
+        one.edited ? h("span", { class: "state off", title: "The working tree differs from the deployed version" }, "edited since deploy") : null),
       h("p", { class: "tight" }, h("span", { class: "why" }, one.why), one.pace ? [" · ", h("b", { class: "pace" }, one.pace)] : ""),
       h("p", { class: "facts small" },
-        fact("in", `${number(sum(one.queries, "input_rate"))} rows/s`),
-        fact("could", `${number(sum(one.queries, "processing_rate"))} rows/s`),
-        one.queries.some((q) => q.is_lag_unknown) ? fact("lag", "unknown") : one.queries.some((q) => q.lag_rows) ? fact("lag", `${number(sum(one.queries, "lag_rows"))} rows`) : null,
+        fact("input", `${number(one.input_rate)} rows/s`),
+        one.capacity === null ? null : fact(capacity(), `${number(one.capacity)} rows/s`),
+        one.queries.some((q) => q.is_lag_unknown) ? fact("lag", "unknown") : one.queries.some((q) => q.lag_rows) ? fact("lag", `${number(Math.max(...one.queries.map((q) => q.lag_rows || 0)))} rows`) : null,
         slowest ? fact("fresh", h("span", { title: `${slowest.name}: half of its rows within ${ms(slowest.fresh_p50_ms)}, 99 % within ${ms(slowest.fresh_p99_ms)}` },
           `${ms(slowest.fresh_p50_ms)} (p99 ${ms(slowest.fresh_p99_ms)})${slowest.fresh_within_s ? `, promised ${span(slowest.fresh_within_s)}` : ""}`)) : null,
         fact("last batch", ago(lastAt, now)),
@@ -81,18 +69,17 @@ function card(one, now) {
         fact("restarts in 24 h", one.restarts_today),
         one.version ? fact("version", [h("code", {}, one.version.slice(0, 8)), one.deployed_by ? ` by ${one.deployed_by}` : "", " ", one.deployed_at ? ago(one.deployed_at, now) : ""]) : null),
       one.failure ? h("p", { class: "small tight" }, h("span", { class: "muted" }, "last failure "), ago(one.failure.at, now), ": ", h("a", { href: path("runs", one.failure.run) }, one.failure.what)) : null),
-    rates(one.rates, `rows per second over the last half hour: ${one.rates.map((p) => Math.round(p[1])).join(", ")}`));
+    rates(one.rates, `input rows per second over the last half hour: ${one.rates.map((p) => `${Math.round(p[1])}${p[3] ? "" : " so far"}`).join(", ")}`));
 }
 
-const fact = (name, value) => h("span", {}, h("span", { class: "muted" }, `${name} `), h("b", {}, value));
-const sum = (queries, name) => queries.reduce((total, q) => total + (q[name] || 0), 0);
+const fact = (name, value) => h("span", {}, h("span", { class: "muted" }, name, " "), h("b", {}, value));
 
 function alert(one, now) {
   return h("p", { class: "tight" }, h("span", { class: `state ${one.severity === "critical" || one.severity === "error" ? "bad" : "busy"}` }, one.severity), " ",
     one.title, h("span", { class: "muted small" }, ` ${[one.pipeline, one.query].filter(Boolean).join("/")}, opened `), ago(one.opened_at, now));
 }
 
-function begin(seen) {
+function firstSteps(seen) {
   notice("");
   return h("div", { class: "card" }, h("p", {}, "Nothing is deployed yet."),
     h("pre", {}, (seen.hints.length ? seen.hints : ["headrace up   deploys all pipelines of this project and keeps them running"]).join("\n")));

@@ -1,11 +1,11 @@
-// Questions in SQL over committed data: an editor that knows the names, rows or a chart, a history.
-import { api, cell, choose, chosen, h, main, number, problem, show, table } from "./core.js";
+// SQL over committed data: an editor that suggests names, rows or a chart, a history.
+import { api, cell, choose, chosen, h, main, number, problem, show, table, timestamp } from "./core.js";
 import { chart } from "./charts.js";
 
 const KEPT = 50;
-const editor = h("textarea", { class: "sql", id: "sql", spellcheck: "false", "data-search": "", "aria-label": "question in SQL", placeholder: "SELECT …" });
-const ask = h("button", { type: "button", id: "ask", onclick: run }, "Ask");
-const kinds = h("select", { id: "kind", "aria-label": "shown as", onchange: () => draw() }, ["table", "line", "bar", "area"].map((k) => h("option", { value: k }, k)));
+const editor = h("textarea", { class: "sql", id: "sql", spellcheck: "false", "data-search": "", "aria-label": "SQL query", placeholder: "SELECT …" });
+const ask = h("button", { type: "button", id: "ask", onclick: run }, "Run");
+const kinds = h("select", { id: "kind", "aria-label": "chart", onchange: () => draw() }, ["table", "line", "bar", "area"].map((k) => h("option", { value: k }, k)));
 const answer = h("div", { id: "answer", "aria-live": "polite" });
 const names = h("div", {});
 const past = h("div", {});
@@ -13,9 +13,9 @@ const suggest = h("div", { class: "row small", id: "suggestions" });
 let known = [];
 let last = null;
 
-main.replaceChildren(h("h1", {}, "SQL"), h("p", { class: "muted" }, "Spark's SQL over what is committed, never half a batch. Reads only; quick questions only."),
+main.replaceChildren(h("h1", {}, "SQL"), h("p", { class: "muted" }, "Spark SQL over committed data, never half a batch. Read-only, for short queries."),
   editor, suggest, h("div", { class: "row" }, ask, h("span", { class: "muted small" }, h("kbd", {}, "Ctrl"), " + ", h("kbd", {}, "Enter")), kinds), answer,
-  h("div", { class: "grid" }, h("div", { class: "card" }, h("h2", {}, "What can be asked"), names), h("div", { class: "card" }, h("h2", {}, "Asked before"), past)));
+  h("div", { class: "grid" }, h("div", { class: "card" }, h("h2", {}, "Tables"), names), h("div", { class: "card" }, h("h2", {}, "History"), past)));
 
 editor.value = chosen("q") || "";
 editor.addEventListener("keydown", (event) => {
@@ -23,7 +23,6 @@ editor.addEventListener("keydown", (event) => {
   if (event.key === "Tab" && suggest.firstElementChild && word()) { event.preventDefault(); take(suggest.firstElementChild.textContent); }
 });
 editor.addEventListener("input", offer);
-tell();
 remember();
 load();
 
@@ -31,20 +30,20 @@ async function load() {
   try {
     const seen = await api("/api/sql");
     known = seen.tables;
-    show(names, known.length ? known.map(described) : h("p", { class: "muted" }, "Nothing is deployed yet. Files are read by their path: ", h("code", {}, "SELECT * FROM parquet.`data/metrics`")));
-    const isBusy = editor.value || document.activeElement === editor; // nothing gets between a person's keys
+    show(names, known.length ? known.map(describe) : h("p", { class: "muted" }, "Nothing is deployed yet. Read files by their path: ", h("code", {}, "SELECT * FROM parquet.`data/metrics`")));
+    const isBusy = editor.value || document.activeElement === editor; // never overwrite what the user types
     if (!isBusy && known.length) editor.value = `SELECT * FROM ${known[0].name} LIMIT 20`;
     if (chosen("q")) run();
   } catch (error) { show(names, problem(error)); }
 }
 
-function described(one) {
+function describe(one) {
   return h("details", { id: `table-${one.name}` }, h("summary", {}, one.name, h("span", { class: "muted small" }, ` ${one.kind}${one.written_by ? `, by ${one.written_by}` : ""}`)),
-    h("button", { type: "button", class: "quiet small", onclick: () => { editor.value = `SELECT * FROM ${one.name} LIMIT 20`; run(); } }, "look at it"),
-    one.schema ? table([{ name: "column", get: (c) => c[0] }, { name: "type", get: (c) => c[1] }], columns(one.schema)) : h("p", { class: "muted small" }, "Its columns are not known yet."));
+    h("button", { type: "button", class: "quiet small", onclick: () => { editor.value = `SELECT * FROM ${one.name} LIMIT 20`; run(); } }, "show rows"),
+    one.schema ? table([{ name: "column", get: (c) => c[0] }, { name: "type", get: (c) => c[1] }], columns(one.schema)) : h("p", { class: "muted small" }, "Columns are not known yet."));
 }
 
-/** Of a DDL: name and type; commas inside < > and ( ) belong to the type. */
+/** Name and type of each column of a DDL; commas inside < > and ( ) belong to the type. */
 function columns(ddl) {
   const found = [];
   let depth = 0;
@@ -84,7 +83,7 @@ async function run() {
   const sql = editor.value.trim();
   if (!sql) return;
   ask.disabled = true;
-  show(answer, h("p", { class: "muted" }, "asking…"));
+  show(answer, h("p", { class: "muted" }, "running…"));
   try {
     last = await api("/api/sql", { method: "POST", body: { sql, rows: 1000 } });
     remember(sql);
@@ -100,13 +99,13 @@ async function run() {
 async function draw() {
   if (!last) return;
   const numeric = (c) => /INT|DOUBLE|FLOAT|DECIMAL|LONG/i.test(c.type);
-  const asOf = last.tables.map((t) => `${t.name} as of ${t.as_of ? new Date(t.as_of).toLocaleTimeString() : "never"}${t.batch !== null ? ` (batch ${t.batch})` : ""}`).join("; ");
+  const asOf = last.tables.map((t) => `${t.name} as of ${t.as_of ? timestamp(Date.parse(t.as_of) / 1000) : "never"}${t.batch !== null ? ` (batch ${t.batch})` : ""}`).join("; ");
   const foot = h("p", { class: "muted small", id: "as-of" }, `${last.is_cut ? "the first " : ""}${number(last.rows.length)} rows in ${number(last.took_ms)} ms${asOf ? `; ${asOf}` : ""}`);
   if (kinds.value === "table") {
     show(answer, table(last.columns.map((c, n) => ({ name: c.name, number: numeric(c), get: (row) => cell(row[n]) })), last.rows, "No rows."), foot);
     return;
   }
-  const place = h("div", { class: "chart tall", role: "img", "aria-label": "chart of the answer" });
+  const place = h("div", { class: "chart tall", role: "img", "aria-label": "chart of the result" });
   const note = h("p", { class: "muted" });
   answer.replaceChildren(place, note, foot);
   const objects = last.rows.map((row) => Object.fromEntries(last.columns.map((c, n) => [`${c.name}`, row[n]])));
@@ -116,7 +115,6 @@ async function draw() {
   place.hidden = Boolean(note.textContent);
 }
 
-
 function remember(sql) {
   const all = JSON.parse(localStorage.getItem("asked") || "[]");
   if (sql) {
@@ -124,11 +122,11 @@ function remember(sql) {
     const seen = new Set();
     localStorage.setItem("asked", JSON.stringify(all.filter((one) => !seen.has(one.sql) && seen.add(one.sql)).slice(0, KEPT)));
   }
-  tell();
+  showHistory();
 }
 
-function tell() {
+function showHistory() {
   const all = JSON.parse(localStorage.getItem("asked") || "[]");
-  show(past, all.length ? all.slice(0, 20).map((one) => h("p", { class: "tight" }, h("button", { type: "button", class: "quiet small mono", onclick: () => { editor.value = one.sql; run(); } }, one.sql.length > 120 ? `${one.sql.slice(0, 119)}…` : one.sql))) : h("p", { class: "muted" }, "Nothing yet; questions stay in this browser."));
+  show(past, all.length ? all.slice(0, 20).map((one) => h("p", { class: "tight" }, h("button", { type: "button", class: "quiet small mono", onclick: () => { editor.value = one.sql; run(); } }, one.sql.length > 120 ? `${one.sql.slice(0, 119)}…` : one.sql))) : h("p", { class: "muted" }, "No queries yet. The history stays in this browser."));
 }
 document.addEventListener("theme", draw);

@@ -2,10 +2,10 @@
 
     headrace check           finds mistakes before anything runs
     headrace run metrics     runs it here; Ctrl-C drains
-    headrace up              keeps it running; headrace status looks at it
+    headrace up              keeps it running; headrace status shows its state
 
 Raw logs are lines of JSON: customers log in and click, jobs report, clusters send a heartbeat.
-Where they come from and where results go stands in headrace.toml.
+headrace.toml says where they come from and where results go.
 """
 
 from pyspark.sql import functions as F
@@ -23,14 +23,14 @@ LOG = """
 # headrace.toml.
 @hr.view
 def logs(raw_logs, customers):
-    """Parsed, with the customer's name. Lines that are no log go to quarantine/, never away."""
+    """Parsed, with the customer's name. Lines that are not logs are kept in quarantine/."""
     return hr.parse_json(raw_logs, LOG).join(F.broadcast(customers), "customer_id")
 
 
 @hr.view
 def beats(raw_logs, customers):
-    """Heartbeats only. The raw text is filtered before it is parsed, since that is much cheaper;
-    what cannot be parsed is kept by `logs` already, so not a second time here."""
+    """Heartbeats only. Filters the raw text before parsing, which is much cheaper. `logs` already
+    quarantines lines that cannot be parsed."""
     wanted = raw_logs.where(F.col("value").cast("string").contains("clusterHeartbeat"))
     return (
         hr.parse_json(wanted, LOG, quarantine=False)
@@ -40,10 +40,10 @@ def beats(raw_logs, customers):
 
 
 # A stream is a query that Headrace keeps running. "metrics" is a sink of headrace.toml.
-# Every 10 seconds, so that you see it move; in production once a minute, for fewer, larger files.
+# Every 10 seconds to show progress; in production once a minute, for fewer, larger files.
 @hr.stream(to="metrics", every="10 seconds", fresh_within="2 minutes")
 def history(logs):
-    """Everything, as Parquet, by day. Ask it in SQL: headrace sql "SELECT ... FROM history"."""
+    """All logs, as Parquet, by day. Query it: headrace sql "SELECT ... FROM history"."""
     return logs.withColumn("date", F.to_date("timestamp")).repartition(1)
 
 
@@ -54,8 +54,8 @@ def history(logs):
     every="5 seconds",
 )
 def logins(history):
-    """Logins per minute of the event, not of its arrival. Late ones are added to their minute for
-    10 minutes, then dropped and counted. A stream as input is its committed output, read back."""
+    """Logins per minute of event time. Late logins are added to their minute for 10 minutes, then
+    dropped and counted. A stream as input means its committed output."""
     return (
         history.where("metric = 'login'")
         .withWatermark("timestamp", "10 minutes")
@@ -65,14 +65,14 @@ def logins(history):
     )
 
 
-# In real time where source and sink can (Kafka), else every 2 seconds.
+# In real time if source and sink support it (Kafka), else every 2 seconds.
 @hr.stream(to="heartbeats", trigger=hr.real_time("1 minute", otherwise="2 seconds"))
 def heartbeats(beats):
-    """For other programs, as lines of JSON."""
+    """Lines of JSON, for other programs."""
     return beats.select(F.to_json(F.struct("*")).alias("value"))
 
 
-# An alert opens once for each key, counts what else comes, and is resolved once.
+# An alert opens once per key, counts further rows, and is resolved once.
 @hr.stream(
     to=hr.alert(
         key="cluster_id",
@@ -91,7 +91,7 @@ def overloaded():
 @hr.stream(
     to=hr.alert(key="cluster_id", title="Cluster {cluster_id} is silent"),
     mode="update",
-    every="3 seconds",  # until a beat is read, and again after its minute: told within 10
+    every="3 seconds",  # notices a silence within 10 seconds after its minute
 )
 def silent(heartbeats):
     """One row when a cluster has sent nothing for a minute, and one when it is back."""

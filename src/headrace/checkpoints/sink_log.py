@@ -1,0 +1,61 @@
+"""Compares the log of a file sink with the checkpoint of the query that writes to it.
+
+Spark plans batch N in offsets/, writes its files, adds them to the sink's log, and commits N. So
+the newest batch in the log is between the last committed and the last planned one; batches without
+rows have an entry too. Spark does not compare the two: it skips every batch that the log contains,
+and notices missing entries only in the next compaction.
+Used by the driver before a start. Invariant: reads only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.checkpoints import committed_files, identity
+from headrace.checkpoints.layout import Layout
+from headrace.errors import CheckpointError, ConnectorError
+
+
+def mismatch(query: str, checkpoint: Layout, folder: Path) -> CheckpointError | None:
+    """Why this query must not start with this checkpoint and folder."""
+    log = folder / committed_files.LOG
+    again = identity.start_over(Path(checkpoint.path), folder)
+    try:
+        last = committed_files.last_batch(folder)
+    except ConnectorError as exc:
+        return _lost_log(exc.what, log, again)
+    except OSError as exc:
+        return _lost_log(f"{log} cannot be read: {exc.strerror}.", log, again)
+    done = checkpoint.commits[-1] if checkpoint.commits else None
+    planned = checkpoint.offsets[-1] if checkpoint.offsets else None
+    if last is not None and (planned is None or last > planned):
+        return _ahead(query, last, planned, folder, again)
+    if done is not None and (last is None or last < done):
+        ends = f"ends at batch {last}" if last is not None else "has no batch"
+        ends = ends if log.is_dir() else "does not exist"
+        return _lost_log(f"{query} committed batch {done}, but {log} {ends}.", log, again)
+    return None
+
+
+def _ahead(query: str, last: int, planned: int | None, folder: Path, again: str) -> CheckpointError:
+    begun = "is new" if planned is None else f"ends at batch {planned}"
+    return CheckpointError(
+        f"The sink of {query} has batches up to {last}, but its checkpoint {begun}.",
+        why="a file sink skips batch numbers that its log contains, so rows of batches up to"
+        f" {last} would be lost",
+        where=str(folder / committed_files.LOG),
+        fix=f"restore the checkpoint that wrote {folder}; or, {again}",
+        slug="sink-log-ahead",
+    )
+
+
+def _lost_log(what: str, log: Path, again: str) -> CheckpointError:
+    return CheckpointError(
+        what,
+        why="the log lists the sink's committed files: rows of missing entries are lost, and Spark"
+        " fails at the next compaction of the log",
+        where=str(log),
+        fix=f"restore {log} from a backup, or restore the sink's path if it was changed; or,"
+        f" {again}",
+        slug="sink-log-lost",
+    )

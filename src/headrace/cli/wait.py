@@ -1,0 +1,102 @@
+"""`wait`: poll until a pipeline or query reaches a state, or the timeout has passed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+
+from headrace.cli import tables
+from headrace.cli.options import Options, Seconds, as_json, pass_options, shared_options
+from headrace.errors import Error
+from headrace.model.status import WORKING, PipelineStatus, QueryStatus, State
+from headrace.project import status as project_status
+from headrace.project.workspace import Workspace, resolve_query
+
+POLL_S = 0.25
+_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--until",
+    type=click.Choice(["running", "caught-up", "stopped"]),
+    default="running",
+    show_default=True,
+    help="stopped includes finished and needs-attention.",
+)
+@click.option("--timeout", type=Seconds(), default="60s", show_default=True)
+@as_json
+@shared_options
+@pass_options
+def wait(options: Options, name: str, until: str, timeout: float, json_: bool) -> None:
+    """Wait for a state; exit code 1 after the timeout."""
+    seen = wait_until(options.open(), name, until, timeout)
+    if json_:
+        tables.print_json(seen.to_json())
+    else:
+        click.echo(f"{seen.name} is {seen.state}: {seen.why}")
+
+
+def wait_until(work: Workspace, name: str, until: str, timeout_s: float) -> PipelineStatus:
+    pipeline, query = resolve_query(work, name, project_status.queries(work))
+    is_reached = _CONDITIONS[until]
+    deadline = time.monotonic() + timeout_s
+    while True:
+        seen = project_status.status_of(work, pipeline)
+        if seen is not None and is_reached(seen, _select_queries(seen, query)):
+            return seen
+        if time.monotonic() >= deadline:
+            raise _too_late(name, pipeline, until, timeout_s, seen)
+        time.sleep(POLL_S)
+
+
+def _select_queries(seen: PipelineStatus, query: str | None) -> tuple[QueryStatus, ...]:
+    return tuple(item for item in seen.queries if query in (None, item.name))
+
+
+def _is_running(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> bool:
+    """The whole pipeline, or the named query."""
+    is_whole = queries == seen.queries
+    states = [seen.state] if is_whole else [item.state for item in queries]
+    return bool(states) and all(state in WORKING for state in states)
+
+
+def _is_caught_up(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> bool:
+    """Finished; or every query runs, and its last look at the source found nothing new."""
+    if seen.state == State.FINISHED:
+        return True
+    return bool(queries) and all(
+        item.state in (State.RUNNING, State.DEGRADED)
+        and item.data_available is False
+        and not item.lag_rows
+        and not item.is_lag_unknown
+        for item in queries
+    )
+
+
+def _is_stopped(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> bool:
+    return seen.state in _OVER
+
+
+_CONDITIONS: dict[str, Callable[[PipelineStatus, tuple[QueryStatus, ...]], bool]] = {
+    "running": _is_running,
+    "caught-up": _is_caught_up,
+    "stopped": _is_stopped,
+}
+
+
+def _too_late(
+    name: str, pipeline: str, until: str, timeout_s: float, seen: PipelineStatus | None
+) -> Error:
+    instead = f"It is {seen.state}: {seen.why}" if seen else "It has never been deployed"
+    if seen and seen.queries:
+        instead += "; " + ", ".join(f"{query.name} {query.state}" for query in seen.queries)
+    return Error(
+        f'"{name}" was not {until} within {timeout_s:g} s.',
+        why=f"{instead}.",
+        fix=f"headrace why {pipeline}, or wait longer: --timeout {max(2 * timeout_s, 60):g}s",
+        slug="wait-timeout",
+    )

@@ -1,0 +1,68 @@
+"""Connectors from and to tables of settings; unknown and missing fields are reported."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from headrace.errors import ConnectorError, Error, each_of, together
+from headrace.spelling import closest
+
+C = TypeVar("C")
+
+
+def flatten(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Move the set fields of these nested dataclasses to the top level, as in headrace.toml."""
+    flat = {name: value for name, value in fields.items() if name not in names}
+    for name in names:
+        nested = asdict(fields[name]).items()
+        flat |= {key: value for key, value in nested if value is not None and value is not False}
+    return flat
+
+
+def build_from_fields(
+    make: Callable[..., C], kind: str, given: Mapping[str, Any], *, title: str, where: str | None
+) -> C:
+    allowed = inspect.signature(make).parameters
+    problems: list[Error] = []
+    for key in given:
+        if key not in allowed:
+            close = closest(key, allowed)
+            problems.append(
+                ConnectorError(
+                    f"{title}: {kind} has no field {key!r}.",
+                    why=f"Allowed: {', '.join(allowed)}.",
+                    where=where,
+                    fix=f"Did you mean {close!r}?" if close else "Remove it.",
+                    slug="unknown-field",
+                )
+            )
+    needed = [name for name, one in allowed.items() if one.default is inspect.Parameter.empty]
+    meant = {closest(key, allowed) for key in given if key not in allowed}
+    missing = [name for name in needed if name not in given and name not in meant]
+    if missing:
+        problems.append(
+            ConnectorError(
+                f"{title}: {kind} needs {', '.join(missing)}.",
+                where=where,
+                fix=f"Add {missing[0]} = …",
+                slug="missing-field",
+            )
+        )
+    if problems and not given.keys() >= set(needed):
+        raise together(problems)  # too few fields to build it
+    try:
+        made = make(**{key: value for key, value in given.items() if key in allowed})
+    except Error as exc:
+        problems += [
+            ConnectorError(
+                f"{title}: {one.what}", why=one.why, where=where, fix=one.fix, slug=one.code
+            )
+            for one in each_of(exc)
+        ]
+        raise together(problems) from exc
+    if problems:
+        raise together(problems)
+    return made

@@ -1,0 +1,1 @@
+"""Kafka and Azure Event Hubs: source, sink, and the clients that talk to brokers."""

@@ -1,0 +1,89 @@
+"""Errors of the confluent-kafka client as what, why and fix; and the import of that client, which
+is an optional dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConnectorError, Error, SetupError
+
+if TYPE_CHECKING:
+    from headrace.connectors.kafka.connector import Kafka
+
+
+def confluent() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError as exc:
+        raise SetupError(
+            "The Kafka client is not installed.",
+            why="Headrace queries brokers through confluent-kafka, which is an extra.",
+            fix='pip install "headrace[kafka]"',
+            slug="kafka-client-missing",
+        ) from exc
+    return confluent_kafka
+
+
+def cause(said: Iterable[Any], error: Any) -> Any:
+    """The most specific of the client's error events and the final error."""
+    code = confluent().KafkaError
+    order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
+    errors = [*said, error]
+    return next((one for kind in order for one in errors if one.code() == kind), error)
+
+
+def is_leaderless(code: int) -> bool:
+    """Whether the broker does not lead the partition, or not yet."""
+    known = confluent().KafkaError
+    return code in (
+        known.LEADER_NOT_AVAILABLE,
+        known.NOT_LEADER_FOR_PARTITION,
+        known.REPLICA_NOT_AVAILABLE,
+        known.FENCED_LEADER_EPOCH,
+        known.UNKNOWN_LEADER_EPOCH,
+        known.OFFSET_NOT_AVAILABLE,
+    )
+
+
+def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Error:
+    known = confluent().KafkaError
+    user = f" as {connector.login.user!r}" if connector.login.user else ""
+
+    def refused(what: str, fix: str, *, slug: str) -> Error:
+        return ConnectorError(what, why=words, fix=fix, slug=slug)
+
+    def unreachable(what: str, fix: str) -> Error:
+        return SetupError(what, why=words, fix=fix, slug="kafka-unreachable")
+
+    if code == known._AUTHENTICATION:
+        fix = "Check user, password and mechanism; the listener must support the mechanism."
+        return refused(f"{servers} refused the login{user}.", fix, slug="kafka-refused")
+    # A TLS alert is reported as a disconnect, a missing file as an invalid argument.
+    if code == known._SSL or "SSL" in words or "ssl." in words:
+        fix = "Check that the port is a TLS listener, and whether it requires a client certificate "
+        fix += "(certificate, key) that it trusts."
+        if "verify failed" in words:
+            fix = "Set ca to the authority (PEM) that signed the broker's certificate, and use the "
+            fix += "host name of that certificate in servers."
+        return refused(f"The TLS connection to {servers} failed.", fix, slug="kafka-tls")
+    if code in (known.TOPIC_AUTHORIZATION_FAILED, known.GROUP_AUTHORIZATION_FAILED):
+        fix = "Grant READ and DESCRIBE on the topic to read, WRITE and DESCRIBE to write."
+        return refused(f"The login{user} lacks a permission on {servers}.", fix, slug="kafka-acl")
+    if code in (known.UNKNOWN_TOPIC_OR_PART, known._UNKNOWN_TOPIC, known._UNKNOWN_PARTITION):
+        what = f"A topic or partition no longer exists on {servers}."
+        fix = "Check whether it was deleted, or create it again."
+        return refused(what, fix, slug="kafka-no-topic")
+    if code == known._AUTO_OFFSET_RESET:
+        what = f"{servers} deleted records before they were read."
+        return refused(what, "Increase retention.ms of the topic.", slug="kafka-gone")
+    if is_leaderless(code):
+        fix = (
+            "Check that all brokers of the cluster are running; one that just started needs a few "
+        )
+        fix += "seconds."
+        return unreachable(f"A partition on {servers} has no leader.", fix)
+    fix = "Check that the broker is running, that host and port are right, and whether the "
+    fix += "listener uses TLS. To start a development broker: headrace kafka up."
+    return unreachable(f"{servers} does not answer.", fix)

@@ -1,0 +1,51 @@
+"""Input files vanished or were rewritten after Spark listed them and before it read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.health.run_view import QueryView, RunView
+from headrace.model.findings import Finding, Severity
+from headrace.model.limits import HealthLimits
+
+NAMED = 3
+
+
+def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
+    changed = query.inputs
+    if changed.vanished:
+        yield Finding(
+            slug="input-vanished",
+            what=f"{_format_count(changed.vanished)} vanished before being read, and the rows are "
+            f"missing: {_format_names(changed.vanished_files, changed.vanished)}.",
+            cause="They were deleted or moved after Spark had listed the folder, which it does "
+            "once for many batches.",
+            fix="Copy them back under new names (Spark never reads a name twice): their rows are "
+            "then read once. Delete or archive only files that are committed.",
+            since=changed.since,
+            where=query.place,
+        )
+    if changed.rewritten:
+        yield Finding(
+            slug="input-rewritten",
+            what=f"{_format_count(changed.rewritten)} changed after being listed; rows may be "
+            "missing or read in part: "
+            f"{_format_names(changed.rewritten_files, changed.rewritten)}.",
+            cause="A program writes into the folder directly, or appends to a file that is already "
+            "there. Spark reads a file once, as it is at that moment.",
+            fix="Write each file elsewhere on the same disk and move it in when it is complete. "
+            "Compare these files with the output; to read one again, copy it under a new name "
+            "(rows that were read already are then read twice).",
+            severity=Severity.WARNING.value,
+            since=changed.since,
+            where=query.place,
+        )
+
+
+def _format_count(count: int) -> str:
+    return f"{count:,} input file{'s' * (count != 1)}"
+
+
+def _format_names(files: tuple[str, ...], count: int) -> str:
+    rest = count - len(files[:NAMED])
+    return ", ".join(files[:NAMED]) + (f" and {rest:,} more" if rest > 0 else "")

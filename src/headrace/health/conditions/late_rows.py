@@ -1,0 +1,45 @@
+"""Rows dropped as late jump: they arrive after the watermark has passed their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from headrace.health.conditions import future_times, shares
+from headrace.health.run_view import QueryView, RunView
+from headrace.model.findings import Finding
+from headrace.model.limits import HealthLimits
+from headrace.model.times import moment
+
+JUMP = 0.05
+GROUPS_MIN = 10  # Spark counts after partial aggregation: many rows become few
+LATE_MIN = 5  # fewer are not a jump
+MOST = 0.5  # a problem, whatever the past
+
+
+def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
+    if future_times.is_watermark_ahead(query, limits):
+        return  # that is why they are late
+    few = replace(limits, rows_min=max(GROUPS_MIN, limits.rows_min // 5))
+    shift = shares.shift(query.series, "late", "late.of", few)
+    if shift is None or shift.part < LATE_MIN:
+        return
+    if shift.share < MOST and not shift.is_jump(JUMP, times=3.0):
+        return
+    now = query.series.end
+    before = "" if shift.before is None else f"; {shares.percent(shift.before)} before"
+    yield Finding(
+        slug="late-rows",
+        what=f"Rows are dropped because they are late: {shares.percent(shift.share)} of what "
+        f"reached its state since {moment(shift.since, now)} ({shift.part:,.0f} of "
+        f"{shift.whole:,.0f}{before}).",
+        cause="Events arrive later than withWatermark allows: their producer or a queue before "
+        "this source delays them, or old data is sent again. (Spark counts after partial "
+        "aggregation: the number of rows is higher.)",
+        fix="Find out how late they are (compare event time with arrival). Use a longer delay in "
+        "withWatermark to keep such rows from now on; rows that were dropped are only in a new "
+        "answer: start a new checkpoint (for a file sink: with a new folder) that reads the input "
+        "again.",
+        since=shift.since,
+        where=query.place,
+    )

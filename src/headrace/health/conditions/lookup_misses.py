@@ -1,0 +1,95 @@
+"""A join with a lookup table drops rows: the table is empty, or no longer has the stream's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headrace.health.conditions import shares
+from headrace.health.conditions.shares import NEARLY_ALL, Shift
+from headrace.health.run_view import QueryView, RunView
+from headrace.model.findings import Finding, Severity
+from headrace.model.limits import HealthLimits
+from headrace.model.times import moment
+
+USUAL_MAX = 0.9  # a join that always drops more is a filter
+HIGHEST_MAX = 0.97
+SOME = 0.1  # a join that drops less is not a filter, however short its past
+PAST_WINDOWS = 5
+JUMP = 0.3
+AGAIN = (
+    "Rows that were dropped are only in a new answer: start a new checkpoint (for a file sink: "
+    "with a new folder) that reads the input again."
+)
+
+
+def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
+    for key, about in query.counted.items():
+        kind, _, name = key.partition(".")
+        if kind != "lookup":
+            continue
+        empty = _empty_since(query, key)
+        if empty is not None:
+            yield _empty(query, name, about, empty)
+            continue
+        part, whole = f"{key}.lost", f"{key}.in"
+        shift = shares.full(query.series, part, whole, limits)
+        shift = shift or shares.shift(query.series, part, whole, limits)
+        if shift is not None and (severity := _severity(shift, limits)) is not None:
+            yield _unmatched_finding(query, name, about, shift, severity)
+
+
+def _severity(shift: Shift, limits: HealthLimits) -> Severity | None:
+    if shift.before is None or shift.before_max is None:
+        return None
+    has_past = shift.before_s >= PAST_WINDOWS * limits.window_s
+    if not has_past and shift.before_max > SOME:
+        return None
+    is_all = shift.share >= NEARLY_ALL
+    if is_all and shift.before <= USUAL_MAX and shift.before_max <= HIGHEST_MAX:
+        return Severity.PROBLEM
+    has_halved = 1.0 - shift.share <= (1.0 - shift.before) / 2
+    return Severity.WARNING if has_halved and shift.is_jump(JUMP, times=1.0) else None
+
+
+def _empty_since(query: QueryView, key: str) -> float | None:
+    """Reported for any number of rows: an empty table is certain."""
+    since = None
+    for bucket in reversed(query.series.buckets):
+        came = bucket.sums.get(f"{key}.in", 0.0)
+        if came and bucket.sums.get(f"{key}.empty", 0.0) < came:
+            break
+        since = bucket.begin if came else since
+    return since
+
+
+def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) -> Finding:
+    return Finding(
+        slug="lookup-empty",
+        what=f"The lookup table {name} is empty: the join with it has dropped every row since "
+        f"{moment(since, query.series.end)}.",
+        cause=f"What {name} reads had no rows when the query started (a load that failed, a wrong "
+        "path, a filter that nothing passes), or it lost them since.",
+        fix=f"Fill {name}, then restart the pipeline if its table is read once at the start. To "
+        f"keep rows without a match, use a left join. {AGAIN}",
+        since=since,
+        where=about.get("place"),
+    )
+
+
+def _unmatched_finding(
+    query: QueryView, name: str, about: Mapping[str, str], shift: Shift, severity: Severity
+) -> Finding:
+    rows = "all rows" if shift.share >= 1.0 else f"{shares.percent(shift.share)} of the rows"
+    return Finding(
+        slug="lookup-unmatched",
+        what=f"The join with {name} has dropped {rows} since "
+        f"{moment(shift.since, query.series.end)} ({shift.part:,.0f} of {shift.whole:,.0f} seen; "
+        f"{shares.percent(shift.before or 0.0)} before).",
+        cause=f"Rows of the stream have keys that {name} does not have: the table lost rows or is "
+        "out of date, or the keys changed (another format, nulls).",
+        fix=f"Compare keys of the stream with {name} (headrace sql), and load the missing rows or "
+        f"repair the key. To keep rows without a match, use a left join. {AGAIN}",
+        severity=severity.value,
+        since=shift.since,
+        where=about.get("place"),
+    )

@@ -1,0 +1,41 @@
+"""A source does not answer: nothing is read, and the lag is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.health.run_view import QueryView, RunView
+from headrace.model.findings import Finding
+from headrace.model.limits import HealthLimits
+from headrace.model.times import moment
+
+
+def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
+    outage = query.outage
+    if outage is None:
+        return
+    since = moment(outage.since, view.last_line_at or outage.since)
+    yield Finding(
+        slug="source-unanswered",
+        what=f"Its source has not answered since {since}: {outage.error}.",
+        cause=_cause(outage.error),
+        fix="Start the broker, or correct its address, the network or the firewall between. Then "
+        "nothing needs to be done: the query goes on where it stopped, and what arrived meanwhile "
+        "is read if the topic still keeps it."
+        if outage.addresses
+        else "Look whether the system that it reads works and can be reached from this machine.",
+        since=outage.since,
+        where=", ".join(outage.addresses) or outage.source,
+    )
+
+
+def _cause(error: str) -> str:
+    if "connection refused" in error:
+        return "Nothing listens at that address: the broker is down, or the port is wrong."
+    if "no such host" in error:
+        return "The name is wrong, or the name service does not answer."
+    if "accepts connections" in error:
+        return "The broker hangs, is overloaded, or its listener speaks another protocol (TLS)."
+    if "no connection within" in error:
+        return "The machine is down, or a firewall drops the packets."
+    return "The system that it reads is down, overloaded, or cannot be reached from here."

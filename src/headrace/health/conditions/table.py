@@ -1,0 +1,49 @@
+"""All conditions, in the order in which their findings are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from headrace.health.conditions import (
+    changed_files,
+    falling_behind,
+    future_times,
+    late_rows,
+    lookup_misses,
+    null_fields,
+    quarantine,
+    source_outage,
+    state_growth,
+    watermark_held,
+)
+from headrace.health.run_view import QueryView, RunView
+from headrace.model.findings import Finding
+from headrace.model.limits import HealthLimits
+
+Condition = Callable[[RunView, QueryView, HealthLimits], Iterable[Finding]]
+
+CONDITIONS: tuple[Condition, ...] = (
+    source_outage.find,
+    changed_files.find,
+    quarantine.find,
+    future_times.find,
+    late_rows.find,
+    null_fields.find,
+    lookup_misses.find,
+    watermark_held.find,
+    falling_behind.find,
+    state_growth.find,
+)
+
+
+def by_query(view: RunView, limits: HealthLimits) -> dict[str, tuple[Finding, ...]]:
+    found = {name: _findings(view, query, limits) for name, query in view.queries.items()}
+    return {name: findings for name, findings in found.items() if findings}
+
+
+def _findings(view: RunView, query: QueryView, limits: HealthLimits) -> tuple[Finding, ...]:
+    if query.stopped is not None or query.terminated_at is not None:
+        return ()
+    found = [one for condition in CONDITIONS for one in condition(view, query, limits)]
+    return tuple(replace(one, query=one.query or query.name) for one in found)

@@ -1,0 +1,159 @@
+"""Why a query is slow, in one verdict, and what a change would gain. Pure.
+
+Judges the newest batches of one query by Spark's own numbers: what a batch spends its time on, how
+much state it commits, how many rows it has. Shown on the page. Invariant: a gain is computed from
+these numbers and shown with them. Without such numbers there is no advice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from headrace.model.progress import Phase, Progress
+
+BATCHES_MIN = 5
+BUSY = 0.5  # share of the time in which a batch runs: below that it is not slow
+DOMINANT = 0.4  # share of a batch at which a phase is reported
+TINY_ROWS = 1_000
+WORK = Phase.ADD_BATCH
+BOOKKEEPING = (Phase.WAL_COMMIT, Phase.COMMIT_OFFSETS, Phase.COMMIT_BATCH)
+LOOKING = (Phase.LATEST_OFFSET, Phase.GET_BATCH)
+PLANNING = (Phase.QUERY_PLANNING,)
+
+
+Batch = tuple[float, Progress]  # when it was reported
+
+
+@dataclass(frozen=True, slots=True)
+class SlowVerdict:
+    """`gain`: how much shorter a batch would be, from 0 to 1; None: unknown."""
+
+    slug: str  # not-slow | too-new | tiny-batches | state-commit | few-partitions | phase | work
+    what: str
+    fix: str | None = None
+    gain: float | None = None
+
+
+def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
+    """`batches` in order of time; `cores` are the task slots of this run."""
+    timed = [(at, one) for at, one in batches if one.batch_ms and one.rows_in]
+    if len(timed) < BATCHES_MIN:
+        return SlowVerdict("too-new", f"{len(timed)} batches with rows so far: too few to judge.")
+    share = _busy_share(timed)
+    seen = [one for _, one in timed]
+    mean_ms = fmean(one.batch_ms or 0.0 for one in seen)
+    if share < BUSY:
+        free = f"it works {share:.0%} of the time, {mean_ms:,.0f} ms a batch"
+        return SlowVerdict("not-slow", f"Not slow: {free}.")
+    parts = _parts(seen)
+    found = (
+        _state_commit(seen, mean_ms),
+        _tiny(seen, parts, mean_ms),
+        _few_partitions(seen, parts, cores),
+        _dominant_part(parts, mean_ms),
+    )
+    known = [one for one in found if one is not None]
+    if known:
+        return max(known, key=lambda one: one.gain or 0.0)
+    return SlowVerdict(
+        "work",
+        f"It works all the time: {parts[WORK]:.0%} of {mean_ms:,.0f} ms a batch is the query "
+        "itself.",
+        "Give it more cores, or let it do less: filter before joins, aggregate fewer keys.",
+    )
+
+
+def _busy_share(timed: Sequence[Batch]) -> float:
+    took_ms = [one.batch_ms or 0.0 for _, one in timed]
+    span_ms = (timed[-1][0] - timed[0][0]) * 1000 + took_ms[0]
+    return min(1.0, sum(took_ms) / max(span_ms, 1.0))
+
+
+def _parts(seen: Sequence[Progress]) -> dict[str, float]:
+    """Each phase's share of all the time in batches."""
+    whole = sum(one.batch_ms or 0.0 for one in seen)
+    names = {name for one in seen for name in one.phases} | {WORK}
+    return {n: sum(one.phases.get(n, 0.0) for one in seen) / whole for n in names}
+
+
+def _tiny(
+    seen: Sequence[Progress], parts: Mapping[str, float], mean_ms: float
+) -> SlowVerdict | None:
+    """Few rows, and most of the time is the fixed cost of a batch."""
+    rows = fmean(one.rows_in for one in seen)
+    fixed = sum(parts.get(n, 0.0) for n in (*BOOKKEEPING, *LOOKING, *PLANNING))
+    if rows >= TINY_ROWS or fixed < DOMINANT:
+        return None
+    return SlowVerdict(
+        "tiny-batches",
+        f"Tiny batches: {rows:,.0f} rows each, and {fixed:.0%} of {mean_ms:,.0f} ms is what every "
+        "batch costs before and after its rows.",
+        'Trigger half as often (every="…"): as many rows again for the same fixed cost.',
+        gain=fixed / 2,
+    )
+
+
+def _state_commit(seen: Sequence[Progress], mean_ms: float) -> SlowVerdict | None:
+    """The time to commit state, as Spark reports it, over its partitions."""
+    spent = fmean(sum(o.commit_ms / o.partitions for o in one.operators) for one in seen)
+    operators = [operator for one in seen for operator in one.operators]
+    share = spent / mean_ms
+    if share < DOMINANT / 2:
+        return None
+    rows = max(one.rows or 0 for one in operators)
+    partitions = max(one.partitions for one in operators)
+    return SlowVerdict(
+        "state-commit",
+        f"State: {share:.0%} of {mean_ms:,.0f} ms a batch is committing state ({rows:,} rows in "
+        f"{partitions} partitions).",
+        "Fewer state partitions (spark.sql.shuffle.partitions, with a new checkpoint and, for a "
+        "file sink, a new folder), less state (a shorter watermark), or a longer trigger.",
+        gain=share / 2,
+    )
+
+
+def _few_partitions(
+    seen: Sequence[Progress], parts: Mapping[str, float], cores: int
+) -> SlowVerdict | None:
+    """The query itself takes the time, and its input has fewer partitions than there are cores."""
+    partitions = seen[-1].partitions
+    if partitions is None or partitions >= cores or parts[WORK] < DOMINANT:
+        return None
+    return SlowVerdict(
+        "few-partitions",
+        f"Too few partitions: its input has {partitions}, so {cores - partitions} of {cores} cores "
+        "wait.",
+        f"Give the topic {cores} partitions, or repartition({cores}) before the costly part.",
+        gain=parts[WORK] * (1 - partitions / cores),
+    )
+
+
+_ABOUT: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        BOOKKEEPING,
+        ("writing the checkpoint", "Put checkpoints on a faster disk, or trigger less often."),
+    ),
+    **dict.fromkeys(
+        LOOKING,
+        (
+            "looking for new input",
+            "Many old files in the source's folder? Move them away (cleanSource), or use a "
+            "source that reports new data, such as Kafka.",
+        ),
+    ),
+    **dict.fromkeys(
+        PLANNING,
+        ("planning", "Fewer columns and joins in one query, or a longer trigger."),
+    ),
+}
+
+
+def _dominant_part(parts: Mapping[str, float], mean_ms: float) -> SlowVerdict | None:
+    name = max(parts, key=lambda one: parts[one] if one in _ABOUT else 0.0)
+    if name not in _ABOUT or parts[name] < DOMINANT:
+        return None
+    doing, fix = _ABOUT[name]
+    words = f"{parts[name]:.0%} of {mean_ms:,.0f} ms a batch is {doing} ({name})."
+    return SlowVerdict("phase", words, fix, gain=parts[name])

@@ -1,0 +1,86 @@
+"""Reads and writes small JSON files that survive a crash.
+
+Processes exchange them: desired state, requests, run.json, exit.json, v1.json. Invariant: a reader
+sees the old content or the new, never a part of either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import StoreError
+
+
+def write_json(path: Path, body: Mapping[str, Any], mode: int = 0o600) -> None:
+    """Temp file beside the target, fsync, rename, fsync of the folder. Creates missing folders.
+
+    OSError (full disk, read-only) and TypeError (not JSON) pass through; the old file then stays.
+    """
+    content = (json.dumps(body, indent=2) + "\n").encode("ascii")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Hidden and ending in .tmp: readers that list *.json never see half a file.
+    handle, temp = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temp, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temp)
+        raise
+    sync_folder(path.parent)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """None if the file does not exist; StoreError "bad-json-file" if it is not a JSON object."""
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise StoreError(
+            f"{path.name} cannot be read: {exc.strerror or exc}.",
+            where=str(path),
+            fix=f"make {path} readable for this user",
+            slug="unreadable-file",
+        ) from exc
+    try:
+        body = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as exc:
+        raise _bad(path, content, str(exc)) from exc
+    if not isinstance(body, dict):
+        raise _bad(path, content, f"It contains a {type(body).__name__}, not an object.")
+    return body
+
+
+def sync_folder(path: Path) -> None:
+    """Make a rename durable. File systems that do not support it are skipped."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _bad(path: Path, content: bytes, why: str) -> StoreError:
+    size = len(content)
+    return StoreError(
+        f"{path.name} is not a JSON object ({size} bytes, it starts with {content[:40]!r}).",
+        why=why,
+        where=str(path),
+        fix=f"if it is not needed, move it away: mv {path} {path}.bad",
+        slug="bad-json-file",
+    )

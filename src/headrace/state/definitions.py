@@ -1,0 +1,32 @@
+"""Definitions of deployed pipelines: written by drivers, read by everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.errors import Error
+from headrace.json_file import read_json, write_json
+from headrace.model.pipeline import Definition
+from headrace.model.state_paths import StatePaths
+from headrace.state import desired
+
+
+def read(places: StatePaths, version: str, profile: str, pipeline: str) -> Definition | None:
+    """None if it is missing or cannot be read."""
+    try:
+        body = read_json(places.definition(version, profile, pipeline))
+        return Definition.from_json(body) if body else None
+    except (Error, KeyError, TypeError):
+        return None
+
+
+def deployed(places: StatePaths) -> Iterator[Definition]:
+    """Of every deployed pipeline. One that cannot be read is left out."""
+    for item in desired.read_all(places):
+        if found := read(places, item.version, item.profile, item.pipeline):
+            yield found
+
+
+def write(places: StatePaths, definition: Definition) -> None:
+    path = places.definition(definition.version, definition.profile, definition.pipeline)
+    write_json(path, definition.to_json())

@@ -1,0 +1,121 @@
+"""Alert rows from a topic, in alerts.db. Written by the relay; the supervisor reports the changes.
+
+Invariants: rows, the position in the topic and the changes are written in one transaction, so that
+a crash neither repeats nor skips a row. Rows that change nothing take no space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headrace.model.alerts import TopicRow
+from headrace.store import alerts, db
+from headrace.store.alerts import AlertChange
+
+TWINS_KEPT_S = 8 * 86_400.0  # a row is sent again after a restart, which may take days
+TWINS_MAX = 200_000  # far more than a batch opens, counts and resolves
+BITE_ROWS = 5_000  # deleted in one transaction, to keep waits short
+
+
+def take(
+    conn: db.Store, topic: str, rows: Sequence[TopicRow], places: Mapping[int, int], at: float
+) -> list[AlertChange]:
+    """`topic` is its identity, `places` the next record of each partition."""
+    changes: list[AlertChange] = []
+    with db.transaction(conn):
+        known = positions(conn, topic)  # also of another relay that has not ended yet
+        for one in rows:
+            if one.offset < known.get(one.partition, 0) or _is_twin(conn, one):
+                continue
+            found = _apply(conn, one, at)
+            conn.executemany(
+                "INSERT INTO topic_changes (pipeline, is_opened, key, title, at)"
+                " VALUES (?, ?, ?, ?, ?)",
+                [(one.pipeline, it.is_opened, it.key, it.title, at) for it in found],
+            )
+            changes += found
+        conn.executemany(
+            "INSERT INTO topic_positions (topic, partition, next, at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (topic, partition)"
+            " DO UPDATE SET next = max(next, excluded.next), at = excluded.at",
+            [(topic, partition, next_, at) for partition, next_ in places.items()],
+        )
+    return changes
+
+
+def _is_twin(conn: db.Store, one: TopicRow) -> bool:
+    if one.twin is None:
+        return False
+    found = conn.execute("SELECT 1 FROM topic_rows WHERE twin = ?", (one.twin,))
+    return found.fetchone() is not None
+
+
+def _apply(conn: db.Store, one: TopicRow, at: float) -> list[AlertChange]:
+    """The changes. The row is remembered if it could change something when it is sent again."""
+    key = alerts.key_of(one.pipeline, one.query, one.row)
+    if one.twin is None:
+        return alerts.apply_row(conn, one.pipeline, one.query, one.row, at)
+    if one.row.resolved and alerts.is_opened_after(conn, key, one.row.at):
+        return []  # a row that is sent again resolves nothing newer
+    found = alerts.apply_row(conn, one.pipeline, one.query, one.row, at)
+    is_quiet = one.row.resolved and not found
+    if is_quiet:
+        # Earlier ones need not be kept: all later alerts are newer than they. Of the same
+        # moment there may be several, in unknown order.
+        sql = "DELETE FROM topic_rows WHERE quiet = ? AND moment < ?"
+        conn.execute(sql, (key, one.row.at))
+    conn.execute(
+        "INSERT INTO topic_rows (twin, at, quiet, moment) VALUES (?, ?, ?, ?)",
+        (one.twin, at, *((key, one.row.at) if is_quiet else (None, None))),
+    )
+    return found
+
+
+def positions(conn: db.Store, topic: str) -> dict[int, int]:
+    """By partition: the record that comes next."""
+    sql = "SELECT partition, next FROM topic_positions WHERE topic = ?"
+    return {row["partition"]: row["next"] for row in db.rows(conn, sql, (topic,))}
+
+
+def reset_positions(conn: db.Store, topic: str, places: Mapping[int, int]) -> None:
+    """The topic ends before the known position: it was recreated and uses these offsets again."""
+    with db.transaction(conn):
+        conn.executemany(
+            "UPDATE topic_positions SET next = ? WHERE topic = ? AND partition = ?",
+            [(next_, topic, partition) for partition, next_ in places.items()],
+        )
+
+
+def read_changes(conn: db.Store, most: int) -> list[tuple[int, str, float, AlertChange]]:
+    """Unreported (number, pipeline, time, change), the oldest first."""
+    found = db.rows(conn, "SELECT * FROM topic_changes ORDER BY id LIMIT ?", (most,))
+    return [
+        (
+            row["id"],
+            row["pipeline"],
+            row["at"],
+            AlertChange(bool(row["is_opened"]), row["key"], row["title"]),
+        )
+        for row in found
+    ]
+
+
+def delete_changes(conn: db.Store, upto: int) -> None:
+    """Changes up to this number are reported."""
+    with db.transaction(conn):
+        conn.execute("DELETE FROM topic_changes WHERE id <= ?", (upto,))
+
+
+def forget(conn: db.Store, at: float) -> None:
+    """Positions that have not moved for long belong to a topic that was recreated."""
+    with db.transaction(conn):
+        old = at - alerts.TAKEN_KEPT_S
+        conn.execute("DELETE FROM topic_positions WHERE at < ?", (old,))
+    sql = "SELECT at FROM topic_rows ORDER BY at DESC LIMIT 1 OFFSET ?"
+    surplus = [row["at"] for row in db.rows(conn, sql, (TWINS_MAX,))]
+    last = max([at - TWINS_KEPT_S, *surplus])
+    sql = "DELETE FROM topic_rows WHERE twin IN (SELECT twin FROM topic_rows WHERE at <= ? LIMIT ?)"
+    count = BITE_ROWS
+    while count == BITE_ROWS:
+        with db.transaction(conn):
+            count = conn.execute(sql, (last, BITE_ROWS)).rowcount

@@ -1,0 +1,154 @@
+"""How the numbers of batches add up over time. Pure; used by `store/progress.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headrace.model.numbers import real, whole
+from headrace.model.progress import PHASES as SPARK_PHASES
+from headrace.model.progress import Progress
+
+_N = TypeVar("_N", int, float)
+
+# The parts of a batch that are rolled up: the column, and Spark's own name.
+PHASES: Mapping[str, str] = {f"{one.name.lower()}_ms": one.value for one in SPARK_PHASES}
+
+
+@dataclass(frozen=True, slots=True)
+class FreshnessMetric:
+    """Ages of the `n` records of a batch when it was committed. 0: unknown."""
+
+    basis: str | None = None
+    n: int = 0
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    newest_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricBucket:
+    """All batches of a time range. `rows_in` and `batch_ms` are sums."""
+
+    start: float
+    batches: int
+    rows_in: int
+    rows_in_min: int
+    rows_in_max: int
+    rows_out: int | None
+    batch_ms: float | None
+    batch_ms_max: float | None
+    dropped: int
+    state_rows_max: int | None
+    state_bytes_max: int | None
+    watermark: float | None  # the last one
+    watermark_at: float | None
+    fresh_n: int = 0  # records whose age is known
+    fresh_p50_ms_by_n: float | None = None  # the p50 of each batch times its records, added up
+    fresh_p99_ms_max: float | None = None
+    latest_offset_ms: float | None = None  # PHASES, each a sum
+    get_batch_ms: float | None = None
+    query_planning_ms: float | None = None
+    wal_commit_ms: float | None = None
+    add_batch_ms: float | None = None
+    commit_offsets_ms: float | None = None
+
+    @property
+    def fresh_p50_ms(self) -> float | None:
+        """The mean of the batches' p50, weighted by their records."""
+        if self.fresh_p50_ms_by_n is None or self.fresh_n == 0:
+            return None
+        return self.fresh_p50_ms_by_n / self.fresh_n
+
+
+def bucket_of(
+    progress: Progress, fresh: FreshnessMetric, at: float, width_s: float
+) -> MetricBucket:
+    """A bucket with this one batch in it."""
+    watermark = watermark_of(progress)
+    return MetricBucket(
+        start=math.floor(at / width_s) * width_s,
+        batches=1,
+        rows_in=progress.rows_in,
+        rows_in_min=progress.rows_in,
+        rows_in_max=progress.rows_in,
+        rows_out=progress.rows_out,
+        batch_ms=progress.batch_ms,
+        batch_ms_max=progress.batch_ms,
+        dropped=progress.rows_late,
+        state_rows_max=progress.state_rows,
+        state_bytes_max=progress.state_bytes,
+        watermark=watermark,
+        watermark_at=None if watermark is None else at,
+        fresh_n=fresh.n,
+        fresh_p50_ms_by_n=None if fresh.p50_ms is None else fresh.p50_ms * fresh.n,
+        fresh_p99_ms_max=fresh.p99_ms,
+        **{column: progress.phases.get(name) for column, name in PHASES.items()},
+    )
+
+
+def watermark_of(progress: Progress) -> float | None:
+    """Seconds; None for 1970-01-01, which Spark writes before the first one."""
+    return progress.event_times.watermark or None
+
+
+def parse_fresh(body: Any) -> FreshnessMetric:
+    """All of it or nothing: an age without its weight cannot be added up."""
+    given = body if isinstance(body, Mapping) else {}
+    basis, n = given.get("basis"), whole(given.get("n"))
+    p50, p99 = real(given.get("p50_ms")), real(given.get("p99_ms"))
+    if not isinstance(basis, str) or n is None or n <= 0 or p50 is None or p99 is None:
+        return FreshnessMetric()
+    return FreshnessMetric(basis[:20], n, p50, p99, real(given.get("newest_ms")))
+
+
+def merge_buckets(parts: Iterable[MetricBucket], step_s: float | None) -> list[MetricBucket]:
+    """Ordered parts, merged into steps; None: they start at their step already."""
+    steps: dict[float, list[MetricBucket]] = {}
+    for part in parts:
+        start = part.start if step_s is None else math.floor(part.start / step_s) * step_s
+        steps.setdefault(start, []).append(part)
+    return [_together(start, group) for start, group in steps.items()]
+
+
+def _together(start: float, group: list[MetricBucket]) -> MetricBucket:
+    if len(group) == 1 and group[0].start == start:
+        return group[0]
+    last = max(group, key=_watermark_order)
+    return MetricBucket(
+        start=start,
+        batches=sum(b.batches for b in group),
+        rows_in=sum(b.rows_in for b in group),
+        rows_in_min=min(b.rows_in_min for b in group),
+        rows_in_max=max(b.rows_in_max for b in group),
+        rows_out=_sum(b.rows_out for b in group),
+        batch_ms=_sum(b.batch_ms for b in group),
+        batch_ms_max=_largest(b.batch_ms_max for b in group),
+        dropped=sum(b.dropped for b in group),
+        state_rows_max=_largest(b.state_rows_max for b in group),
+        state_bytes_max=_largest(b.state_bytes_max for b in group),
+        watermark=last.watermark,
+        watermark_at=last.watermark_at,
+        fresh_n=sum(b.fresh_n for b in group),
+        fresh_p50_ms_by_n=_sum(b.fresh_p50_ms_by_n for b in group),
+        fresh_p99_ms_max=_largest(b.fresh_p99_ms_max for b in group),
+        **{column: _sum(getattr(b, column) for b in group) for column in PHASES},
+    )
+
+
+def _watermark_order(bucket: MetricBucket) -> tuple[float, float]:
+    if bucket.watermark_at is None or bucket.watermark is None:
+        return (-math.inf, -math.inf)
+    return (bucket.watermark_at, bucket.watermark)
+
+
+def _sum(values: Iterable[_N | None]) -> _N | None:
+    """Of the known ones; None without any."""
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None
+
+
+def _largest(values: Iterable[_N | None]) -> _N | None:
+    return max((value for value in values if value is not None), default=None)

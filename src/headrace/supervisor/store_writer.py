@@ -1,0 +1,220 @@
+"""Writes the supervisor's records to the store.
+
+Invariant: no method raises. A store that is locked, full or broken loses history (and, if locked,
+causes delays of seconds), but never affects a pipeline. Alerts are retried until they are written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from headrace.errors import StoreError
+from headrace.model.alerts import AlertRow
+from headrace.model.events import Event
+from headrace.model.requests import Request
+from headrace.model.runs import Exit, RunSpec
+from headrace.model.state_paths import StatePaths
+from headrace.model.status import PipelineStatus
+from headrace.store import (
+    alert_topics,
+    alerts,
+    audit,
+    db,
+    events,
+    pipelines,
+    progress,
+    retention,
+    runs,
+)
+from headrace.supervisor.situation import OpenAlert
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Worked = Callable[[str, str], float | None]  # pipeline, query -> until when it has worked
+Resolved = tuple[str, alerts.AlertChange]  # with the pipeline
+
+REOPEN_S = 15.0  # each attempt to open a locked file takes seconds
+CHANGES_AT_ONCE = 10_000
+STORE_ALERT = "store:history.db"
+
+
+class StoreWriter:
+    """Owns the connections to history.db and alerts.db."""
+
+    def __init__(self, places: StatePaths) -> None:
+        self._files = {
+            "history": _File("history.db", lambda: db.open_history(places.history)),
+            "alerts": _File("alerts.db", lambda: db.open_alerts(places.alerts)),
+        }
+        self._open_keys: set[str] | None = None
+        self._keys_of = 0
+        self._has_alert = False
+
+    @property
+    def times_opened(self) -> int:
+        """Increases when history.db is recreated: the status must be written again."""
+        return self._files["history"].times_opened
+
+    def record_run_start(self, spec: RunSpec, now: float) -> None:
+        self._write(now, lambda conn: runs.record_start(conn, spec))
+
+    def record_run_end(self, run: str, exit_: Exit, now: float) -> None:
+        self._write(now, lambda conn: runs.record_end(conn, run, exit_, exit_.at))
+
+    def record_progress(self, pipeline: str, run: str, heard: Sequence[Event], now: float) -> None:
+        batches = [event for event in heard if event.progress is not None and event.query]
+        if not batches:
+            return
+
+        def write(conn: db.Store) -> None:
+            with db.transaction(conn):
+                for event in batches:
+                    if event.query and event.progress:
+                        about = (pipeline, run, event.query, event.at)
+                        progress.add(conn, *about, event.progress, event.data.get("fresh"))
+
+        self._write(now, write)
+
+    def event(
+        self, at: float, pipeline: str, run: str | None, kind: str, text: str, now: float
+    ) -> None:
+        self._write(now, lambda conn: events.add(conn, at, pipeline, run, kind, text, {}))
+
+    def status(self, status: PipelineStatus, now: float) -> bool:
+        return self._write(now, lambda conn: pipelines.put(conn, status))
+
+    def record_request(self, request: Request, text: str, now: float) -> None:
+        self._write(now, lambda conn: audit.add(conn, request, text))
+
+    def open_keys(self, now: float) -> frozenset[str]:
+        """Keys of the open alerts of rules, cached between ticks."""
+        file = self._files["alerts"]
+        if self._open_keys is None or self._keys_of != file.times_opened:
+            keys = file.use(now, alerts.open_keys_of_rules)
+            if keys is None:
+                return frozenset(self._open_keys or ())
+            self._open_keys, self._keys_of = keys, file.times_opened
+        return frozenset(self._open_keys)
+
+    def open_alert(self, pipeline: str, alert: OpenAlert, at: float, now: float) -> bool:
+        """True if it is in the store; otherwise the caller tries again."""
+
+        def write(conn: db.Store) -> bool:
+            about = (pipeline, alert.query, alert.rule, alert.title, alert.severity)
+            alerts.open_once(conn, alert.key, at, *about, {})
+            return True
+
+        done = bool(self._files["alerts"].use(now, write))
+        if done and self._open_keys is not None:
+            self._open_keys.add(alert.key)
+        return done
+
+    def resolve_alert(self, key: str, at: float, now: float) -> bool:
+        done = self._files["alerts"].use(now, lambda conn: (alerts.resolve(conn, key, at), True))
+        if done is not None and self._open_keys is not None:
+            self._open_keys.discard(key)
+        return done is not None
+
+    def take_rows(
+        self, pipeline: str, query: str, rows: Sequence[AlertRow], at: float, now: float
+    ) -> list[alerts.AlertChange] | None:
+        """None if alerts.db is unavailable: the caller tries again."""
+        write = partial(alerts.take, pipeline=pipeline, query=query, rows=rows, at=at)
+        return self._files["alerts"].use(now, write)
+
+    def read_topic_changes(self, now: float) -> list[tuple[int, str, float, alerts.AlertChange]]:
+        """Alert changes from topic rows that are not yet recorded as events."""
+        read = partial(alert_topics.read_changes, most=CHANGES_AT_ONCE)
+        return self._files["alerts"].use(now, read) or []
+
+    def delete_topic_changes(self, upto: int, now: float) -> None:
+        self._files["alerts"].use(now, lambda conn: alert_topics.delete_changes(conn, upto))
+
+    def resolve_due(self, worked_until: Worked, at: float, now: float) -> list[Resolved]:
+        """Resolves alerts whose timeout has passed and whose query has worked until then."""
+
+        def write(conn: db.Store) -> list[Resolved]:
+            worked = [
+                (*name, until)
+                for name, since in alerts.due(conn, at).items()
+                if (until := worked_until(*name)) and until >= since
+            ]
+            return alerts.resolve_due(conn, worked, at) if worked else []
+
+        return self._files["alerts"].use(now, write) or []
+
+    def prune(self, at: float, now: float) -> None:
+        self._write(now, lambda conn: retention.prune(conn, at))
+        self._files["alerts"].use(now, lambda conn: retention.prune_alerts(conn, at))
+        self._files["alerts"].use(now, lambda conn: alerts.forget_taken(conn, at))
+        self._files["alerts"].use(now, lambda conn: alert_topics.forget(conn, at))
+
+    def report_problem(self, at: float, now: float) -> None:
+        """Keeps one alert open while history cannot be written."""
+        problem = self._files["history"].problem
+        if problem and not self._has_alert:
+            alert = OpenAlert(STORE_ALERT, "store", f"history cannot be written: {problem}")
+            self._has_alert = self.open_alert("", alert, at, now)
+        elif not problem and (self._has_alert or STORE_ALERT in self.open_keys(now)):
+            self._has_alert = not self.resolve_alert(STORE_ALERT, at, now)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _write(self, now: float, write: Callable[[db.Store], object]) -> bool:
+        return self._files["history"].use(now, lambda conn: (write(conn), True)) is not None
+
+
+class _File:
+    """One database file: opened when needed, closed on errors, retried after a delay."""
+
+    def __init__(self, name: str, open_: Callable[[], db.Store]) -> None:
+        self.name = name
+        self.problem: str | None = None
+        self._open = open_
+        self._conn: db.Store | None = None
+        self.times_opened = 0
+        self._retry_at = 0.0
+        self._checked_at = 0.0
+
+    def use(self, now: float, action: Callable[[db.Store], T]) -> T | None:
+        """The result of the action, or None if the store is unavailable."""
+        if self._conn is None and now < self._retry_at:
+            return None
+        try:
+            conn = self._connection(now)
+            result = action(conn)
+        except StoreError as exc:
+            if self.problem is None:
+                logger.error("%s: %s; pipelines continue, retrying", self.name, exc.what)
+            self.problem = exc.what
+            self._retry_at = now + REOPEN_S
+            self.close()
+            return None
+        if self.problem is not None:
+            logger.info("%s can be written again", self.name)
+            self.problem = None
+        return result
+
+    def _connection(self, now: float) -> db.Store:
+        if self._conn is not None and now >= self._checked_at + REOPEN_S:
+            self._checked_at = now
+            if not db.is_in_place(self._conn):
+                logger.warning("%s was removed; creating it again", self.name)
+                self.close()
+        if self._conn is None:
+            self._conn = self._open()
+            self.times_opened += 1
+            if self._conn.note:
+                logger.warning("%s", self._conn.note)
+        return self._conn
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None

@@ -1,0 +1,72 @@
+"""Actions of the page: requests to the supervisor, the same as from the command line.
+
+Nothing is started or stopped here. The request names the user, and so does the audit log. The
+supervisor replies within about a second; until then the page polls for the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from headrace.errors import ConfigError, ControlError, error_from_dict
+from headrace.model.requests import Action
+from headrace.project import control
+from headrace.project.workspace import resolve_pipeline
+from headrace.state import requests
+from headrace.web.site import Visit
+
+REPLY_S = 2.0
+
+
+def start(visit: Visit) -> dict[str, Any]:
+    return _request(visit, Action.START)
+
+
+def stop(visit: Visit) -> dict[str, Any]:
+    return _request(visit, Action.STOP)
+
+
+def restart(visit: Visit) -> dict[str, Any]:
+    return _request(visit, Action.RESTART)
+
+
+def rollback(visit: Visit) -> dict[str, Any]:
+    work = visit.site.workspace()
+    plan = control.plan_rollback(work, visit.path["pipeline"], visit.text("version", 100))
+    return _request(visit, Action.ROLLBACK, plan.target)
+
+
+ACTIONS: dict[str, Callable[[Visit], dict[str, Any]]] = {
+    "start": start,
+    "stop": stop,
+    "restart": restart,
+    "rollback": rollback,
+}
+
+
+def answer(visit: Visit) -> dict[str, Any]:
+    """The reply to an earlier request, if there is one yet."""
+    id_ = visit.path["request"]
+    if not requests.is_id(id_):
+        raise ConfigError(f"Unknown request: {id_[:100]!r}.", slug="unknown-name")
+    return _await_reply(visit, id_, 0.0)
+
+
+def _request(visit: Visit, what: Action, version: str = "") -> dict[str, Any]:
+    work = visit.site.workspace()
+    control.require_supervisor(work)
+    pipeline = resolve_pipeline(work, visit.path["pipeline"])
+    visit.feed.action_limit.check(visit.user.by, "actions")
+    request = control.request(work, what, pipeline)
+    request = replace(request, by=f"{visit.user.by} (page)", version=version)
+    requests.leave(work.places, request)
+    return _await_reply(visit, request.id, REPLY_S)
+
+
+def _await_reply(visit: Visit, id_: str, timeout_s: float) -> dict[str, Any]:
+    reply = requests.answer_of(visit.site.places, id_, timeout_s)
+    if reply is not None and not reply.ok:
+        raise error_from_dict(reply.error or {"what": reply.text}, ControlError)
+    return {"request": id_, "is_answered": reply is not None, "text": reply.text if reply else None}

@@ -1,0 +1,85 @@
+"""The first sentence of the page: is everything healthy, and if not, what is wrong. Pure.
+
+Invariant: the text begins with "Healthy", on green, only if every running pipeline keeps up, no
+promise is broken and no alert is open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.model.status import State
+
+NEEDS_ATTENTION = 3  # from this severity of a pipeline on (health/summary.py)
+SERIOUS = ("critical", "error")
+
+Row = Mapping[str, Any]  # of a pipeline in the overview
+
+
+def headline(pipelines: Sequence[Row], alert_severities: Sequence[str]) -> dict[str, Any]:
+    """`alert_severities` has one item per open alert."""
+    running = [row for row in pipelines if row["severity"] >= 0]
+    bad = [row["name"] for row in running if row["severity"] >= NEEDS_ATTENTION]
+    serious = sum(severity in SERIOUS for severity in alert_severities)
+    broken = sum(bool(query["broken_promise"]) for row in running for query in row["queries"])
+    restarts = sum(row["restarts_today"] for row in pipelines)
+    problems = []
+    if bad:
+        verb = "needs" if len(bad) == 1 else "need"
+        problems.append(f"{len(bad)} of {len(running)} {verb} attention: {', '.join(bad)}")
+    if alert_severities:
+        problems.append(_open_alerts(alert_severities))
+    if broken:
+        problems.append(_count(broken, "broken promise"))
+    problems += _state_words(running)
+    level = "bad" if bad or serious else "busy" if problems else "good" if running else "off"
+    text = _sentence(pipelines, running, problems)
+    if restarts:
+        text += f" {_count(restarts, 'restart')} in the last 24 h."
+    return {
+        "level": level,
+        "text": text,
+        "problems": len(bad) + serious,
+        "alerts": len(alert_severities),
+        "broken_promises": broken,
+        "restarts": restarts,
+    }
+
+
+def _open_alerts(severities: Sequence[str]) -> str:
+    counts = Counter(severity for severity in severities if severity in SERIOUS)
+    serious = ", ".join(f"{counts[one]} {one}" for one in SERIOUS if counts[one])
+    serious = severities[0] if len(severities) == counts.total() == 1 else serious
+    return f"{_count(len(severities), 'open alert')}{f' ({serious})' if serious else ''}"
+
+
+def _state_words(running: Sequence[Row]) -> list[str]:
+    words = {
+        State.CATCHING_UP: "catching up",
+        State.STARTING: "starting",
+        State.STOPPING: "stopping",
+    }
+    found = []
+    for state, doing in words.items():
+        names = [row["name"] for row in running if row["state"] == state]
+        if names:
+            found.append(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {doing}")
+    return found
+
+
+def _sentence(pipelines: Sequence[Row], running: Sequence[Row], problems: Sequence[str]) -> str:
+    if not running:
+        first = "No pipeline is running" if pipelines else "Nothing is deployed"
+        return f"{'; '.join([first, *problems])}."
+    names = running[0]["name"] if len(running) == 1 else f"all {len(running)} pipelines"
+    fine = f"{names} {'runs and keeps' if len(running) == 1 else 'run and keep'} up"
+    if not problems:
+        return f"Healthy: {fine}."
+    is_fine = all(row["state"] in (State.RUNNING, State.FINISHED) for row in running)
+    return f"{'; '.join([*problems, fine] if is_fine else problems)}."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,180 @@
+"""Live tables over HTTP: the list, one table as JSON, CSV or Parquet, and one row by its key.
+
+A worker reads the data (`project/query_workers.py`). A Parquet download is the snapshot file
+itself.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import Response
+
+from headrace.connectors import live_snapshots
+from headrace.errors import ConfigError
+from headrace.explore import live_tables
+from headrace.explore.catalog import column, sql_name
+from headrace.spelling import closest
+from headrace.web import overview
+from headrace.web.site import Visit
+from headrace.web.windows import current_window
+
+TIMEOUT_S = 5.0
+ROWS = 1_000
+ROWS_MAX = 10_000
+DOWNLOAD_MAX = 256 * 1024 * 1024
+PARQUET = "application/vnd.apache.parquet"
+
+
+def list_tables(visit: Visit) -> Response:
+    return visit.feed.cache.answer(
+        "live", lambda: {"tables": [_about(one) for one in overview.live_tables(visit.site)]}
+    )
+
+
+def table(visit: Visit) -> dict[str, Any] | Response:
+    about = _find_table(visit)
+    form = visit.query.get("as", "json")
+    if form == "parquet":
+        return _parquet(about)
+    rows = int(visit.number("rows", ROWS if form == "json" else ROWS_MAX, 1, ROWS_MAX))
+    x = about["x"]
+    order = f" ORDER BY {column(x)} DESC" if x else ""
+    sql = f"SELECT * FROM {sql_name(about['pipeline'], about['name'])}{order}"  # noqa: S608
+    got = _ask(visit, sql, rows)
+    got["rows"] = got["rows"][::-1] if x else got["rows"]
+    if form == "csv":
+        return _csv(about, got)
+    if form != "json":
+        raise ConfigError(
+            f"Invalid value for as: {form[:30]!r}.",
+            why="Allowed: json, csv, parquet.",
+            slug="bad-value",
+        )
+    xs = _column(got, x) if x else []
+    current = current_window(xs, visit.now)
+    return {**_about(about), **got, "at": visit.now, "current_window": current}
+
+
+def row(visit: Visit) -> dict[str, Any]:
+    """The current row of a key, for programs."""
+    about = _find_table(visit)
+    keys = about["key"]
+    given = visit.path["key"].split("/", max(0, len(keys) - 1))  # the last one may have slashes
+    if len(given) != len(keys):
+        raise ConfigError(
+            f"Wrong number of key values for {about['name']!r}: {len(given)}.",
+            why=f"Its key is {', '.join(keys)}." if keys else "It has no key.",
+            fix=f"GET /api/live/{about['name']}" + "".join(f"/{{{k}}}" for k in keys),
+            slug="bad-value",
+        )
+    # Compared as text: the path has no types.
+    tests = [f"CAST({column(k)} AS STRING) = {_text(v)}" for k, v in zip(keys, given, strict=True)]
+    where = " AND ".join(tests)
+    sql = f"SELECT * FROM {sql_name(about['pipeline'], about['name'])} WHERE {where}"  # noqa: S608
+    got = _ask(visit, sql, 1)
+    if not got["rows"]:
+        raise ConfigError(
+            f"{about['name']} has no row for {visit.path['key'][:100]!r}.",
+            why="It has not arrived yet, or newer keys have replaced it.",
+            slug="unknown-name",
+        )
+    names = [column["name"] for column in got["columns"]]
+    asof = got["tables"][0] if got["tables"] else {}
+    return {"row": dict(zip(names, got["rows"][0], strict=True)), "as_of": asof.get("as_of"),
+            "batch": asof.get("batch")}  # fmt: skip
+
+
+def _text(value: str) -> str:
+    """A string literal of Spark SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _ask(visit: Visit, sql: str, rows: int) -> dict[str, Any]:
+    return visit.feed.workers.ask("sql", TIMEOUT_S, sql=sql, rows=rows)
+
+
+def _find_table(visit: Visit) -> dict[str, Any]:
+    """By QUERY if that is unique, or by PIPELINE.QUERY."""
+    name = visit.path["table"]
+    known = overview.live_tables(visit.site)
+    mine = [one for one in known if name in (one["name"], f"{one['pipeline']}.{one['name']}")]
+    if len(mine) == 1:
+        return mine[0]
+    names = sorted(f"{one['pipeline']}.{one['name']}" for one in known)
+    meant = closest(name, [*names, *(one["name"] for one in known)])
+    words = f'Did you mean "{meant}"? ' if meant else ""
+    raise ConfigError(
+        f"There is {'more than one' if mine else 'no'} live table {name[:100]!r}.",
+        why=f"{words}Known: {', '.join(names) or 'none yet'}.",
+        fix="use PIPELINE.QUERY",
+        slug="unknown-name",
+    )
+
+
+def _column(got: dict[str, Any], name: str) -> list[Any]:
+    names = [column["name"] for column in got["columns"]]
+    return [one[names.index(name)] for one in got["rows"]] if name in names else []
+
+
+def _about(one: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in one.items() if key != "path"}
+
+
+def _parquet(about: dict[str, Any]) -> Response:
+    content = live_snapshots.read(Path(about["path"]), _content)
+    if content is None:
+        raise _empty(about)
+    return _download(content, about, ".parquet", PARQUET)
+
+
+def _content(path: Path) -> bytes:
+    with live_tables.open_itself(path) as file:
+        if os.fstat(file.fileno()).st_size > DOWNLOAD_MAX:
+            raise ConfigError(
+                f"The snapshot is larger than {DOWNLOAD_MAX // 1024**2} MB.",
+                where=str(path),
+                fix="copy the file itself",
+                slug="sql-too-large",
+            )
+        return file.read()
+
+
+def _csv(about: dict[str, Any], got: dict[str, Any]) -> Response:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer.writerow([_cell(column["name"]) for column in got["columns"]])
+    writer.writerows([_cell(value) for value in one] for one in got["rows"])
+    # The file itself cannot say that it is incomplete, so its name does.
+    part = f"-first-{len(got['rows'])}" if got.get("is_cut") else ""
+    content = buffer.getvalue().encode()
+    return _download(content, about, f"{part}.csv", "text/csv; charset=utf-8")
+
+
+def _cell(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    if isinstance(value, dict | list):
+        value = json.dumps(value)
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return "'" + value
+    return "" if value is None else value
+
+
+def _download(content: bytes, about: dict[str, Any], ending: str, kind: str) -> Response:
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in about["name"])
+    headers = {"content-disposition": f'attachment; filename="{name}{ending}"'}
+    return Response(content, media_type=kind, headers=headers)
+
+
+def _empty(about: dict[str, Any]) -> ConfigError:
+    return ConfigError(
+        f'"{about["name"]}" has no rows yet.',
+        why="Its query has not committed a batch.",
+        fix=f"headrace status {about['pipeline']}",
+        slug="no-runs",
+    )

@@ -1,0 +1,132 @@
+"""The table of all endpoints of the page and its API, with the access that each needs.
+
+`app.py` serves these and no others; the API description and a test of every endpoint are made from
+the same table. Invariant: the endpoints in `OPEN` need no login, all others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from headrace import __version__
+from headrace.web import actions, auth, live_tables, openapi, pages, runs, server_events, sql, views
+from headrace.web.site import Visit
+
+OPEN = frozenset({"/healthz", "/login", "/static/{file:path}"})
+
+Answer = dict[str, Any] | Response
+Run = Callable[[Visit], Answer] | Callable[[Visit], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`access`: open | view | operate. `summary` is its text in the API description."""
+
+    path: str
+    run: Run
+    summary: str
+    access: str = "view"
+    method: str = "GET"
+    query: tuple[str, ...] = ()  # names of its parameters
+    body: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = (openapi.JSON,)  # content types of its answer
+
+    @property
+    def is_api(self) -> bool:
+        return self.path.startswith("/api")
+
+
+def _openapi(visit: Visit) -> dict[str, Any]:
+    return openapi.openapi(__version__, API, auth.cookie_name(visit.site.settings.web))
+
+
+PAGES = (
+    Endpoint("/", pages.page("Overview", "overview"), "All pipelines"),
+    Endpoint("/pipelines/{pipeline}", pages.pipeline, "One pipeline"),
+    Endpoint("/runs/{run}", pages.run, "One run"),
+    Endpoint("/live", pages.page("Live results", "live"), "All live results"),
+    Endpoint("/live/{table}", pages.live_table, "One live result"),
+    Endpoint("/sql", pages.page("SQL", "sql"), "SQL editor"),
+    Endpoint("/quarantine", pages.page("Quarantine", "quarantine"), "Records that failed to parse"),
+    Endpoint("/checkpoints", pages.page("Checkpoints", "checkpoints"), "Checkpoints"),
+    Endpoint("/alerts", pages.page("Alerts", "alerts"), "Alerts"),
+    Endpoint("/audit", pages.page("Audit", "audit"), "Audit log"),
+)
+
+API = (
+    Endpoint("/api/overview", views.overview, "Status of every pipeline, worst first"),
+    Endpoint("/api/pipelines/{pipeline}", views.pipeline, "One pipeline: status, graph, verdicts"),
+    Endpoint(
+        "/api/pipelines/{pipeline}/history",
+        views.history,
+        "Its queries over time, with events",
+        query=("range", "until"),
+    ),
+    Endpoint("/api/pipelines/{pipeline}/runs", runs.list_runs, "Its runs, newest first"),
+    Endpoint("/api/runs/{run}", runs.run, "One run: how and why it ended"),
+    Endpoint("/api/runs/{run}/events", runs.events, "Its events", query=("after",)),
+    Endpoint(
+        "/api/runs/{run}/log",
+        runs.log,
+        "Its output: the last lines, or those after a position",
+        query=("after", "search"),
+    ),
+    Endpoint(
+        "/api/runs/{run}/bundle",
+        runs.bundle,
+        "All of its files as a zip, secrets removed",
+        kinds=("application/zip",),
+    ),
+    Endpoint("/api/live", live_tables.list_tables, "All live tables"),
+    Endpoint(
+        "/api/live/{table}",
+        live_tables.table,
+        "A live table",
+        query=("rows", "as"),
+        kinds=(openapi.JSON, "text/csv", live_tables.PARQUET),
+    ),
+    Endpoint(
+        "/api/live/{table}/{key:path}", live_tables.row, "The row of a live table with this key"
+    ),
+    Endpoint("/api/sql", sql.tables, "Tables that can be queried"),
+    Endpoint("/api/sql", sql.run_query, "Run a query", method="POST", body=("sql", "rows")),
+    Endpoint("/api/quarantine", views.quarantine, "Records that failed to parse"),
+    Endpoint("/api/checkpoints", views.checkpoints, "Checkpoints of every query"),
+    Endpoint("/api/alerts", views.alerts, "Alerts", query=("all",)),
+    Endpoint("/api/audit", views.audit, "Audit log, newest first"),
+    Endpoint(
+        "/api/stream",
+        server_events.stream,
+        "Notifies of changes (Server-Sent Events)",
+        kinds=("text/event-stream",),
+    ),
+    Endpoint("/api/openapi.json", _openapi, "This description"),
+    *(
+        Endpoint(
+            f"/api/pipelines/{{pipeline}}/{what}",
+            actions.ACTIONS[what],
+            f"Ask the supervisor to {what} it",
+            access="operate",
+            method="POST",
+            body=("version",) if what == "rollback" else (),
+        )
+        for what in ("start", "stop", "restart", "rollback")
+    ),
+    Endpoint("/api/requests/{request}", actions.answer, "Reply to a request"),
+)
+
+ENTRANCE = (
+    Endpoint("/healthz", pages.healthz, "Liveness check", access="open"),
+    Endpoint("/login", pages.login_page, "Login page", access="open"),
+    Endpoint(
+        "/login", pages.login, "Exchange a login key for a session", "open", "POST", body=("token",)
+    ),
+    Endpoint("/logout", pages.logout, "End all sessions of the user", method="POST"),
+    Endpoint("/static/{file:path}", pages.static, "Scripts and styles", access="open"),
+)
+
+ROUTES: tuple[Endpoint, ...] = (*PAGES, *API, *ENTRANCE)
