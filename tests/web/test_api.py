@@ -1,4 +1,4 @@
-"""What the API tells of a project: with history, without, and while parts of it are broken."""
+"""The API of a project: with history, without, and with broken parts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ import pytest
 
 from cli.stage import eventually
 from headrace.errors import ConfigError
-from headrace.model.events import Event, Kind
-from headrace.model.requests import Answer, Request
-from headrace.project import reading
+from headrace.json_file import write_json
+from headrace.model.events import Event, EventKind
+from headrace.model.pipeline import Definition, Node, Query
+from headrace.model.progress import from_spark
+from headrace.model.requests import Reply, Request
+from headrace.project import status
 from headrace.state import requests
 from headrace.store import db, progress
-from headrace.web import board, jsontext, watch
-from headrace.web.doors import API, DOORS
+from headrace.web import json_text, overview_feed
+from headrace.web import overview as web_overview
+from headrace.web.routes import API, ROUTES
 from web.conftest import Visitor, with_history
 
 pytestmark = pytest.mark.thorough
 
 
-def test_the_overview_answers_the_first_questions(inside: Visitor) -> None:
+def test_the_overview_has_restarts_alerts_and_the_last_failure(inside: Visitor) -> None:
     with_history(inside.project)
 
     (one,) = fresh_overview(inside)["pipelines"]
@@ -35,11 +39,58 @@ def test_the_overview_answers_the_first_questions(inside: Visitor) -> None:
     assert one["failure"]["what"] == "Division by zero."
     assert one["failure"]["fix"] == "guard n"
     assert one["rates"]
-    assert all(rate > 0 for _, rate, _ in one["rates"])
+    assert all(rate > 0 for _, rate, _, _ in one["rates"])
+
+
+def test_an_open_critical_alert_is_in_the_headline(inside: Visitor) -> None:
+    with_history(inside.project)
+
+    found = fresh_overview(inside)["headline"]
+
+    assert found["level"] == "bad"
+    assert "1 open alert (critical)" in found["text"]
+    assert "1 restart in the last 24 h." in found["text"]
+    assert "Healthy" not in found["text"]
+
+
+def test_rates_of_a_pipeline_count_a_source_once(inside: Visitor) -> None:
+    run = with_history(inside.project)
+    nodes = (Node("lines", "source", "hello.py:1"),)
+    queries = tuple(
+        Query(name, "hello.py:2", ("lines",), {"kind": "console"}, "append", {}, None, "none", "")
+        for name in ("kept", "other")
+    )
+    defined = Definition("hello", "dev", "aaaa1111", "pipelines/hello.py", nodes, queries)
+    path = inside.project.places.definition("aaaa1111", "dev", "hello")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, defined.to_json())
+    before = fresh_overview(inside)["pipelines"][0]["rates"]
+    with closing(db.open_history(inside.project.places.history)) as conn:
+        for one in progress.newest(conn, "hello", "kept"):
+            progress.add(conn, "hello", run, "other", one.at, from_spark(one.raw))
+
+    (row,) = fresh_overview(inside)["pipelines"]
+
+    whole = [rate for _, rate, _, is_complete in row["rates"] if is_complete]
+    assert whole == [rate for _, rate, _, is_complete in before if is_complete]
+    assert max(whole) == pytest.approx(100 / 3, rel=0.1)
+
+
+def test_the_current_step_is_marked_as_incomplete(inside: Visitor) -> None:
+    now = time.time()
+    run = with_history(inside.project, now - 600)  # longer ago than a step of 360 s
+    with closing(db.open_history(inside.project.places.history)) as conn:
+        progress.add(conn, "hello", run, "kept", now, from_spark({"batchId": 60}))
+
+    lines = inside.get("/api/pipelines/hello/history?range=24h")["queries"]["kept"]
+
+    assert lines["is_complete"][0] is True
+    assert set(lines["is_complete"][:-1]) <= {True}
+    assert lines["is_complete"][-1] is (lines["at"][-1] + 360 <= time.time())
 
 
 def fresh_overview(inside: Visitor) -> Any:
-    """Made after what the test has written."""
+    """Built after the test has written its data."""
     since = time.time()
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -50,23 +101,23 @@ def fresh_overview(inside: Visitor) -> Any:
     raise AssertionError("the overview never showed it")
 
 
-def test_a_page_that_nobody_looks_at_makes_nothing_and_is_up_to_date_for_the_next_visitor(
+def test_without_an_open_page_nothing_is_built_and_the_next_one_is_up_to_date(
     inside: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[float] = []
-    overview = board.Board.overview
+    overview = web_overview.OverviewBuilder.overview
 
-    def counted(self: board.Board) -> dict[str, Any]:
+    def counted(self: web_overview.OverviewBuilder) -> dict[str, Any]:
         made.append(time.monotonic())
         return overview(self)
 
-    monkeypatch.setattr(board.Board, "overview", counted)
-    monkeypatch.setattr(watch, "LOOK_S", 0.01)
-    monkeypatch.setattr(watch, "ANYWAY_S", 0.02)
+    monkeypatch.setattr(web_overview.OverviewBuilder, "overview", counted)
+    monkeypatch.setattr(overview_feed, "POLL_S", 0.01)
+    monkeypatch.setattr(overview_feed, "REFRESH_S", 0.02)
     inside.get("/api/overview")
-    eventually(lambda: len(made) > 3, 20)  # kept ready without being asked again
+    eventually(lambda: len(made) > 3, 20)  # kept up to date without another request
 
-    monkeypatch.setattr(watch, "ALONE_S", 0.0)
+    monkeypatch.setattr(overview_feed, "UNUSED_S", 0.0)
     eventually(lambda: time.monotonic() - made[-1] > 1, 20)
     before = len(made)
     with_history(inside.project)
@@ -76,7 +127,7 @@ def test_a_page_that_nobody_looks_at_makes_nothing_and_is_up_to_date_for_the_nex
     assert [one["name"] for one in inside.get("/api/overview")["pipelines"]] == ["hello"]
 
 
-def test_an_empty_project_says_how_to_begin(inside: Visitor) -> None:
+def test_an_empty_project_shows_the_first_steps(inside: Visitor) -> None:
     seen = inside.get("/api/overview")
 
     assert seen["pipelines"] == []
@@ -89,7 +140,7 @@ def test_an_empty_project_says_how_to_begin(inside: Visitor) -> None:
 
 
 @pytest.mark.parametrize("error", [ConfigError("No good.", slug="bad-setting"), RuntimeError("?")])
-def test_an_overview_that_cannot_be_made_says_so_in_place_of_an_old_one(
+def test_an_overview_that_cannot_be_built_is_an_error_not_an_old_one(
     inside: Visitor, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_history(inside.project)
@@ -98,23 +149,23 @@ def test_an_overview_that_cannot_be_made_says_so_in_place_of_an_old_one(
     def fail(*given: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr(reading, "overview", fail)
+    monkeypatch.setattr(status, "overview", fail)
 
-    told = eventually(lambda: (got := inside.get("/api/overview")).get("error") and got, 20)
-    assert set(told) == {*whole, "error"}
-    assert told["pipelines"] == []
-    assert told["error"]["what"]
+    answer = eventually(lambda: (got := inside.get("/api/overview")).get("error") and got, 20)
+    assert set(answer) == {*whole, "error"}
+    assert answer["pipelines"] == []
+    assert answer["error"]["what"]
 
 
-def test_what_is_no_number_in_json_is_null() -> None:
+def test_nan_and_infinity_are_null_in_json() -> None:
     body = {"points": [[1, float("nan")], [2, float("inf")]], "at": Path("x")}
 
-    told = json.loads(jsontext.encoded(body), parse_constant=lambda text: pytest.fail(text))
+    answer = json.loads(json_text.encode(body), parse_constant=lambda text: pytest.fail(text))
 
-    assert told == {"points": [[1, None], [2, None]], "at": "x"}
+    assert answer == {"points": [[1, None], [2, None]], "at": "x"}
 
 
-def test_what_a_browser_has_is_not_sent_again(inside: Visitor) -> None:
+def test_cached_static_files_are_not_sent_again(inside: Visitor) -> None:
     first = inside.http.get("/static/app.css")
 
     again = inside.http.get("/static/app.css", headers={"if-none-match": first.headers["etag"]})
@@ -139,7 +190,7 @@ def test_a_person_gets_a_page_and_a_program_json(inside: Visitor) -> None:
 
 
 def test_batches_rarer_than_steps_have_their_true_rate(inside: Visitor) -> None:
-    """1,000 rows every ten seconds are 100 a second, whatever the width of a step."""
+    """1,000 rows every ten seconds are 100 rows/s, whatever the width of a step."""
     now = time.time()
     with_batches(inside, [(now - 10 * n, 1000) for n in range(40, 0, -1)])
 
@@ -172,21 +223,21 @@ def with_batches(inside: Visitor, batches: list[tuple[float, int]], query: str =
         for number, (at, rows) in enumerate(batches):
             took = {"triggerExecution": 500}
             body = {"batchId": number, "numInputRows": rows, "durationMs": took}
-            progress.add(conn, "hello", run, query, at, body)
+            progress.add(conn, "hello", run, query, at, from_spark(body))
 
 
-def test_a_long_events_file_is_shown_from_its_end(inside: Visitor) -> None:
+def test_the_end_of_a_long_events_file_is_shown(inside: Visitor) -> None:
     run = with_history(inside.project)
     path = inside.project.places.events(run)
-    line = Event(1000.0, Kind.DEFINED, data={"queries": ["x" * 1000]}).to_line() + "\n"
-    last = Event(2000.0, Kind.RUN_STARTED, data={"pid": 1}).to_line() + "\n"
+    line = Event(1000.0, EventKind.DEFINED, data={"queries": ["x" * 1000]}).to_line() + "\n"
+    last = Event(2000.0, EventKind.RUN_STARTED, data={"pid": 1}).to_line() + "\n"
     path.write_text(line * 3000 + last)
 
-    told = inside.get(f"/api/runs/{run}/events")
+    answer = inside.get(f"/api/runs/{run}/events")
 
-    assert told["events"][-1]["at"] == 2000.0
-    assert told["position"] == path.stat().st_size
-    assert inside.get(f"/api/runs/{run}/events?after={told['position']}")["events"] == []
+    assert answer["events"][-1]["at"] == 2000.0
+    assert answer["position"] == path.stat().st_size
+    assert inside.get(f"/api/runs/{run}/events?after={answer['position']}")["events"] == []
 
 
 def test_a_pipeline_with_its_failure_and_its_verdict(inside: Visitor) -> None:
@@ -197,15 +248,16 @@ def test_a_pipeline_with_its_failure_and_its_verdict(inside: Visitor) -> None:
     assert seen["failure"]["error"]["where"] == "pipelines/hello.py:6"
     assert [run["ending"] for run in seen["runs"]] == [None, "failed"]
     assert seen["verdicts"]["kept"]["slug"] == "not-slow"
+    assert seen["verdicts"]["kept"]["keeps_up"] is True
     assert seen["alerts"][0]["title"] == "Load is high"
 
 
-def test_an_unknown_pipeline_is_told_with_the_near_miss(inside: Visitor) -> None:
+def test_an_unknown_pipeline_gets_a_suggestion(inside: Visitor) -> None:
     with_history(inside.project)
 
     for path in ("/api/pipelines/helo", "/api/pipelines/helo/history", "/pipelines/helo"):
-        told = inside.get(path, 404)
-        assert 'Did you mean "hello"?' in told["error"]["why"]
+        answer = inside.get(path, 404)
+        assert 'Did you mean "hello"?' in answer["error"]["why"]
 
 
 @pytest.mark.parametrize("name", ["a'b", 'a"b', "a%25b", "a%00b", "a;b", "<script>", "ä ö"])
@@ -232,7 +284,7 @@ def test_history_has_every_measure_on_one_axis(inside: Visitor) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["1h", "6h", "24h", "7d", "30d"])
-def test_longer_ranges_are_rolled_up_and_say_the_same(inside: Visitor, wanted: str) -> None:
+def test_longer_ranges_use_rollups_with_the_same_totals(inside: Visitor, wanted: str) -> None:
     with_history(inside.project)
 
     lines = inside.get(f"/api/pipelines/hello/history?range={wanted}")["queries"]["kept"]
@@ -242,11 +294,11 @@ def test_longer_ranges_are_rolled_up_and_say_the_same(inside: Visitor, wanted: s
     assert {round(v) for v in lines["addBatch"]} == {150}
 
 
-def test_what_is_no_range_or_number_is_told(inside: Visitor) -> None:
+def test_an_invalid_range_or_number_is_refused(inside: Visitor) -> None:
     with_history(inside.project)
 
-    told = inside.get("/api/pipelines/hello/history?range=a%20year", 400)
-    assert "15m" in told["error"]["why"]
+    answer = inside.get("/api/pipelines/hello/history?range=a%20year", 400)
+    assert "15m" in answer["error"]["why"]
     inside.get("/api/pipelines/hello/history?until=soon", 400)
     inside.get("/api/pipelines/hello/history?until=nan", 400)
 
@@ -318,16 +370,16 @@ def test_secrets_are_in_nothing_that_is_shown(
         assert secret not in shown
 
 
-def test_a_broken_store_is_told_and_the_page_stays_up(inside: Visitor) -> None:
+def test_a_broken_store_is_an_error_and_the_page_stays_up(inside: Visitor) -> None:
     with_history(inside.project)
     fresh_overview(inside)
     for log in inside.project.places.state.glob("history.db-*"):  # all of it may be in there yet
         log.unlink(missing_ok=True)
     inside.project.places.history.write_bytes(b"this is no database" * 500)
 
-    told = inside.get("/api/pipelines/hello/history", 503)
+    answer = inside.get("/api/pipelines/hello/history", 503)
 
-    assert set(told["error"]) == {"slug", "what", "why", "where", "fix"}
+    assert set(answer["error"]) == {"slug", "what", "why", "where", "fix"}
     seen = inside.get("/api/pipelines/hello")
     assert seen["pipeline"]["name"] == "hello"
     assert seen["runs"] == []
@@ -335,7 +387,7 @@ def test_a_broken_store_is_told_and_the_page_stays_up(inside: Visitor) -> None:
     assert inside.http.get("/").status_code == 200
 
 
-def test_without_a_store_the_runs_files_are_enough(inside: Visitor) -> None:
+def test_without_a_store_runs_are_read_from_their_files(inside: Visitor) -> None:
     with_history(inside.project)
     for path in inside.project.places.state.glob("history.db*"):
         path.unlink()
@@ -344,43 +396,43 @@ def test_without_a_store_the_runs_files_are_enough(inside: Visitor) -> None:
     assert inside.get("/api/audit") == {"audit": []}
 
 
-# ---- acting
+# ---- actions
 
 
-def test_an_action_is_a_request_with_the_name_of_who_asked(inside: Visitor) -> None:
+def test_an_action_is_a_request_with_the_name_of_the_user(inside: Visitor) -> None:
     with_history(inside.project)
     inside.project.supervised()
 
-    told = inside.post("/api/pipelines/hello/stop", {})
+    answer = inside.post("/api/pipelines/hello/stop", {})
 
-    assert told["is_answered"] is False
+    assert answer["is_answered"] is False
     (path,) = inside.project.places.requests.glob("*.json")
     left = Request.from_json(json.loads(path.read_text()))
     assert (left.what, left.pipeline, left.by) == ("stop", "hello", "tester (page)")
-    requests.answer(inside.project.places, Answer(left.id, ok=True, text="it stops"))
-    assert inside.get(f"/api/requests/{told['request']}")["text"] == "it stops"
+    requests.answer(inside.project.places, Reply(left.id, ok=True, text="it stops"))
+    assert inside.get(f"/api/requests/{answer['request']}")["text"] == "it stops"
 
 
-def test_without_a_supervisor_nothing_can_be_asked(inside: Visitor) -> None:
+def test_without_a_supervisor_actions_are_refused(inside: Visitor) -> None:
     with_history(inside.project)
 
-    told = inside.post("/api/pipelines/hello/start", {}, 409)
+    answer = inside.post("/api/pipelines/hello/start", {}, 409)
 
-    assert told["error"]["fix"] == "headrace up"
+    assert answer["error"]["fix"] == "headrace up"
 
 
-def test_a_refusal_is_told_as_it_is(inside: Visitor) -> None:
+def test_a_refused_action_has_the_error_of_the_supervisor(inside: Visitor) -> None:
     with_history(inside.project)
     inside.project.supervised()
 
     assert inside.post("/api/pipelines/helo/start", {}, 404)["error"]["slug"] == "unknown-name"
-    told = inside.post("/api/pipelines/hello/rollback", {}, 409)
-    assert told["error"]["slug"] == "no-earlier-version"
+    answer = inside.post("/api/pipelines/hello/rollback", {}, 409)
+    assert answer["error"]["slug"] == "no-earlier-version"
     assert not list(inside.project.places.requests.glob("*"))
 
 
 @pytest.mark.parametrize("id_", ["..%2fkeys", "%2e%2e", "a%00", "x" * 200, "nothing-here"])
-def test_answers_of_strange_requests(inside: Visitor, id_: str) -> None:
+def test_replies_to_unknown_requests(inside: Visitor, id_: str) -> None:
     done = inside.http.get(f"/api/requests/{id_}")
 
     assert done.status_code == 404 or done.json() == {
@@ -388,8 +440,8 @@ def test_answers_of_strange_requests(inside: Visitor, id_: str) -> None:
     }  # fmt: skip
 
 
-def test_actions_have_a_pace(inside: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.web.acting.ANSWER_S", 0.0)
+def test_actions_are_rate_limited(inside: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.web.actions.REPLY_S", 0.0)
     with_history(inside.project)
     inside.project.supervised()
 
@@ -398,43 +450,45 @@ def test_actions_have_a_pace(inside: Visitor, monkeypatch: pytest.MonkeyPatch) -
     assert codes == [200] * 30 + [429] * 2
 
 
-# ---- the description
+# ---- the API description
 
 
-def test_the_api_describes_every_door_of_it(inside: Visitor) -> None:
-    told = inside.get("/api/openapi.json")
+def test_the_api_describes_all_its_endpoints(inside: Visitor) -> None:
+    answer = inside.get("/api/openapi.json")
 
-    described = {(path, method.upper()) for path, all_ in told["paths"].items() for method in all_}
-    assert described == {(door.path.replace(":path", ""), door.method) for door in API}
-    assert told["components"]["schemas"]["Error"]
+    described = {
+        (path, method.upper()) for path, all_ in answer["paths"].items() for method in all_
+    }
+    assert described == {(endpoint.path.replace(":path", ""), endpoint.method) for endpoint in API}
+    assert answer["components"]["schemas"]["Error"]
 
 
-def test_the_api_describes_what_kind_of_content_each_door_gives(inside: Visitor) -> None:
+def test_the_api_describes_the_content_type_of_each_endpoint(inside: Visitor) -> None:
     run = with_history(inside.project)
-    told = inside.get("/api/openapi.json")
+    answer = inside.get("/api/openapi.json")
 
     for path, kind in (
         (f"/api/runs/{run}/bundle", "application/zip"),
         (f"/api/runs/{run}/log", "application/json"),
         ("/api/audit", "application/json"),
     ):
-        described = told["paths"][path.replace(run, "{run}")]["get"]["responses"]["200"]
+        described = answer["paths"][path.replace(run, "{run}")]["get"]["responses"]["200"]
         assert list(described["content"]) == [kind]
         assert inside.http.get(path).headers["content-type"] == kind
-    live = told["paths"]["/api/live/{table}"]["get"]["responses"]["200"]
+    live = answer["paths"]["/api/live/{table}"]["get"]["responses"]["200"]
     assert set(live["content"]) == {
         "application/json", "text/csv", "application/vnd.apache.parquet"
     }  # fmt: skip
-    stream = told["paths"]["/api/stream"]["get"]["responses"]["200"]
+    stream = answer["paths"]["/api/stream"]["get"]["responses"]["200"]
     assert list(stream["content"]) == ["text/event-stream"]
-    assert told["components"]["securitySchemes"]["session"]["name"] in inside.http.cookies
+    assert answer["components"]["securitySchemes"]["session"]["name"] in inside.http.cookies
 
 
-def test_every_door_of_the_api_is_in_the_docs() -> None:
+def test_every_endpoint_of_the_api_is_in_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_text()
 
-    for door in DOORS:
-        assert f"`{door.method} {door.path.replace(':path', '')}`" in page, door.path
+    for endpoint in ROUTES:
+        assert f"`{endpoint.method} {endpoint.path.replace(':path', '')}`" in page, endpoint.path
 
 
 def test_errors_have_one_shape(inside: Visitor) -> None:
@@ -444,11 +498,32 @@ def test_errors_have_one_shape(inside: Visitor) -> None:
         ("/api/nothing", 404),
         ("/api/pipelines/hello/history?range=x", 400), ("/api/live/x/y", 404),
     ):  # fmt: skip
-        told = inside.get(path, code)
-        assert set(told) == {"error"}
-        assert set(told["error"]) == {"slug", "what", "why", "where", "fix"}
-        assert told["error"]["what"]
+        answer = inside.get(path, code)
+        assert set(answer) == {"error"}
+        assert set(answer["error"]) == {"slug", "what", "why", "where", "fix"}
+        assert answer["error"]["what"]
     assert inside.http.post("/api/overview", json={}).status_code == 405
     assert inside.post("/api/sql", {"sql": ""}, 400)["error"]["slug"] == "no-sql"
     assert inside.post("/api/sql", {"sql": "SELECT 1", "rows": 10**9}, 400)
     assert inside.post("/api/sql", ["a"], 400)["error"]["slug"] == "bad-value"
+
+
+def test_an_alert_and_a_run_have_one_shape_everywhere(inside: Visitor) -> None:
+    with_history(inside.project)
+
+    pipeline = inside.get("/api/pipelines/hello")
+    alerts = [
+        inside.get("/api/overview")["alerts"][0],
+        inside.get("/api/alerts")["alerts"][0],
+        pipeline["alerts"][0],
+        json.loads(inside.project.headrace("alerts", "list", "--json").stdout)["alerts"][0],
+    ]
+    stored = inside.get("/api/pipelines/hello/runs")["runs"]
+    inside.project.places.history.unlink()
+    from_files = inside.get("/api/pipelines/hello/runs")["runs"]
+
+    assert all(alert == alerts[0] for alert in alerts)
+    assert alerts[0]["count"] == 1
+    assert pipeline["runs"] == stored
+    assert [run.keys() for run in from_files] == [run.keys() for run in stored]
+    assert [run["ending"] for run in from_files] == [run["ending"] for run in stored]
