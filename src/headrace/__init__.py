@@ -43,47 +43,29 @@ if TYPE_CHECKING:
     from headrace.transforms.parse import parse_json as parse_json
     from headrace.transforms.route import route as route
 
-_NAMES = {
-    "source": "headrace.define.api",
-    "table": "headrace.define.api",
-    "view": "headrace.define.api",
-    "udf": "headrace.define.api",
-    "stream": "headrace.define.api",
-    "available_now": "headrace.define.triggers",
-    "real_time": "headrace.define.triggers",
-    "continuous": "headrace.define.triggers",
-    "parse_json": "headrace.transforms.parse",
-    "absent": "headrace.transforms.absent",
-    "route": "headrace.transforms.route",
-    "files": "headrace.connectors.files",
-    "text": "headrace.connectors.files",
-    "csv": "headrace.connectors.files",
-    "json": "headrace.connectors.files",
-    "parquet": "headrace.connectors.files",
-    "orc": "headrace.connectors.files",
-    "avro": "headrace.connectors.files",
-    "binary": "headrace.connectors.files",
-    "kafka": "headrace.connectors.kafka.connector",
-    "event_hubs": "headrace.connectors.kafka.event_hubs",
-    "rate": "headrace.connectors.rate",
-    "socket": "headrace.connectors.socket",
-    "console": "headrace.connectors.console",
-    "memory": "headrace.connectors.memory",
-    "live": "headrace.connectors.live",
-    "alert": "headrace.connectors.alert",
-    "each_row": "headrace.connectors.user_functions",
-    "each_batch": "headrace.connectors.user_functions",
-    "display": "headrace.notebook.display",
-    "read": "headrace.notebook.batch",
-    "write": "headrace.notebook.batch",
-    "sql": "headrace.notebook.batch",
-    "session": "headrace.notebook.session",
+_MODULES = {
+    "define.api": ("source", "stream", "table", "udf", "view"),
+    "define.triggers": ("available_now", "continuous", "real_time"),
+    "transforms.absent": ("absent",),
+    "transforms.parse": ("parse_json",),
+    "transforms.route": ("route",),
+    "connectors.alert": ("alert",),
+    "connectors.console": ("console",),
+    "connectors.files": ("files", "text", "csv", "json", "parquet", "orc", "avro", "binary"),
+    "connectors.kafka.connector": ("kafka",),
+    "connectors.kafka.event_hubs": ("event_hubs",),
+    "connectors.live": ("live",),
+    "connectors.memory": ("memory",),
+    "connectors.rate": ("rate",),
+    "connectors.socket": ("socket",),
+    "connectors.user_functions": ("each_batch", "each_row"),
+    "notebook.batch": ("read", "sql", "write"),
+    "notebook.display": ("display",),
+    "notebook.session": ("session",),
 }
+_NAMES = {name: module for module, names in _MODULES.items() for name in names}
 # For `%load_ext headrace`.
-_HOOKS = {
-    "load_ipython_extension": "headrace.notebook.magics",
-    "unload_ipython_extension": "headrace.notebook.magics",
-}
+_HOOKS = dict.fromkeys(("load_ipython_extension", "unload_ipython_extension"), "notebook.magics")
 
 __all__ = ["__version__", *sorted(_NAMES)]
 
@@ -93,7 +75,7 @@ def __getattr__(name: str) -> Any:
     module = _NAMES.get(name) or _HOOKS.get(name)
     if module is None:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    value = getattr(importlib.import_module(module), name)
+    value = getattr(importlib.import_module(f"headrace.{module}"), name)
     globals()[name] = value
     return value
 

@@ -217,14 +217,14 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         spark={
             k: str(v).lower() if v in (True, False) else str(v) for k, v in checked.spark.items()
         },
-        restart=RestartLimits(**asdict(checked.restart)),
-        watchdog=WatchdogLimits(**asdict(checked.watchdog)),
-        drain=DrainLimits(**asdict(checked.drain)),
-        health=HealthLimits(**asdict(checked.health)),
+        restart=checked.restart,
+        watchdog=checked.watchdog,
+        drain=checked.drain,
+        health=checked.health,
         web=_web(project, checked.web),
         mirror=_mirror(checked.lag.mirror, text),
         fresh_within=checked.fresh_within,
-        queries={n: QuerySettings(**asdict(query)) for n, query in checked.queries.items()},
+        queries=checked.queries,
         notify=checked.notify,
         alerts=checked.alerts,
         metrics={

@@ -27,14 +27,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 FILE = "headrace.toml"
-_FREE = (
-    "sources",
-    "sinks",
-    "notify",
-    "alerts",
-    "metrics",
-    "spark",
-)  # tables with keys of the user's choice
+# Tables with keys of the user's choice.
+_FREE = ("sources", "sinks", "notify", "alerts", "metrics", "spark")
 
 
 def validate(raw: Mapping[str, Any], text: str) -> File:
@@ -52,8 +46,10 @@ def validate(raw: Mapping[str, Any], text: str) -> File:
 @cache
 def _adapter() -> TypeAdapter[File]:
     """Cached: some processes read the settings every few seconds."""
-    from pydantic import TypeAdapter
+    from pydantic import ConfigDict, TypeAdapter, with_config
 
+    for table in (File, _Pipeline, _Project, _Lag, _Metrics, WebSettings, QuerySettings, *_LIMITS):
+        with_config(ConfigDict(extra="forbid"))(table)
     return TypeAdapter(File)
 
 
@@ -67,9 +63,8 @@ def _in_seconds(raw: Mapping[str, Any], inside: str = "") -> dict[str, Any]:
             try:
                 value = parse_duration(value)
             except ConfigError:
-                value = (
-                    value if isinstance(value, str) else f"{value} s"
-                )  # text: -1 and true would pass as numbers
+                # As text, because -1 and true would pass as numbers.
+                value = value if isinstance(value, str) else f"{value} s"
         elif (inside, key, value) == ("restart", "retries", "unlimited"):
             value = None
         out[key] = value
@@ -141,12 +136,11 @@ def _split(dotted: str) -> tuple[str, ...]:
     return tuple(p.strip(" \"'") for p in re.findall(r"\"[^\"]*\"|'[^']*'|[^.]+", dotted))
 
 
-_STRICT = {"extra": "forbid"}
+_LIMITS = (RestartLimits, WatchdogLimits, DrainLimits, HealthLimits)
 
 
 @dataclass(frozen=True)
 class _Project:
-    __pydantic_config__ = _STRICT
     name: str = ""
     state: str = ".headrace"
     checkpoints: str = "checkpoints"
@@ -158,68 +152,34 @@ class _Project:
 
 
 @dataclass(frozen=True)
-class _Restart(RestartLimits):
-    __pydantic_config__ = _STRICT
-
-
-@dataclass(frozen=True)
-class _Watchdog(WatchdogLimits):
-    __pydantic_config__ = _STRICT
-
-
-@dataclass(frozen=True)
-class _Drain(DrainLimits):
-    __pydantic_config__ = _STRICT
-
-
-@dataclass(frozen=True)
-class _Health(HealthLimits):
-    __pydantic_config__ = _STRICT
-
-
-@dataclass(frozen=True)
-class _Web(WebSettings):
-    __pydantic_config__ = _STRICT
-
-
-@dataclass(frozen=True)
 class _Lag:
-    __pydantic_config__ = _STRICT
     mirror: str | None = None
 
 
 @dataclass(frozen=True)
 class _Metrics:
-    __pydantic_config__ = _STRICT
     kafka: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class _Query(QuerySettings):
-    __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True)
 class _Pipeline:
     """Settings that a pipeline can override."""
 
-    __pydantic_config__ = _STRICT
     spark: dict[str, str | bool | int | float] = field(default_factory=dict)
-    restart: _Restart = field(default_factory=_Restart)
-    watchdog: _Watchdog = field(default_factory=_Watchdog)
-    drain: _Drain = field(default_factory=_Drain)
-    health: _Health = field(default_factory=_Health)
+    restart: RestartLimits = field(default_factory=RestartLimits)
+    watchdog: WatchdogLimits = field(default_factory=WatchdogLimits)
+    drain: DrainLimits = field(default_factory=DrainLimits)
+    health: HealthLimits = field(default_factory=HealthLimits)
     fresh_within: float | None = None
-    queries: dict[str, _Query] = field(default_factory=dict)
+    queries: dict[str, QuerySettings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class File(_Pipeline):
     """The whole file. `queries` at the top exists only after a pipeline's section is merged."""
 
-    __pydantic_config__ = _STRICT
     project: _Project = field(default_factory=_Project)
-    web: _Web = field(default_factory=_Web)
+    web: WebSettings = field(default_factory=WebSettings)
     lag: _Lag = field(default_factory=_Lag)
     metrics: _Metrics = field(default_factory=_Metrics)
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)

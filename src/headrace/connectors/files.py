@@ -269,13 +269,7 @@ def _for_format(format: str) -> Any:
     return make
 
 
-text = _for_format("text")
-csv = _for_format("csv")
-json = _for_format("json")
-parquet = _for_format("parquet")
-orc = _for_format("orc")
-avro = _for_format("avro")
-binary = _for_format("binary")
+text, csv, json, parquet, orc, avro, binary = map(_for_format, FORMATS)
 
 
 def _parent_of_glob(path: str) -> bool:

@@ -29,14 +29,10 @@ class Kind:
 
 
 KINDS = {
-    "files": Kind("headrace.connectors.files:files"),
-    "text": Kind("headrace.connectors.files:text"),
-    "csv": Kind("headrace.connectors.files:csv"),
-    "json": Kind("headrace.connectors.files:json"),
-    "parquet": Kind("headrace.connectors.files:parquet"),
-    "orc": Kind("headrace.connectors.files:orc"),
-    "avro": Kind("headrace.connectors.files:avro"),
-    "binary": Kind("headrace.connectors.files:binary"),
+    **{
+        name: Kind(f"headrace.connectors.files:{name}")
+        for name in ("files", "text", "csv", "json", "parquet", "orc", "avro", "binary")
+    },
     "rate": Kind("headrace.connectors.rate:rate"),
     "socket": Kind("headrace.connectors.socket:socket"),
     "kafka": Kind("headrace.connectors.kafka.connector:kafka", "kafka", has_topics=True),
