@@ -15,11 +15,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headrace.errors import ConnectorError, DefinitionError
+from headrace.errors import ConnectorError
 from headrace.failures.classifier import FailureText, classify
 from headrace.notebook import cell_text, chart, rates, renderer
 from headrace.notebook.cell_text import Rows
-from headrace.notebook.display_options import DisplayOptions, parse_options, require_columns
+from headrace.notebook.display_options import DisplayOptions, parse_options
 from headrace.notebook.renderer import Condition
 
 EVIL = [
@@ -318,13 +318,6 @@ def test_what_cannot_be_shown_is_refused(given: dict[str, Any], said: str) -> No
         parse_options(**{**asked, **given}, every="1 second")
 
     assert said in str(refused.value)
-
-
-def test_an_unknown_column_is_told_with_the_near_miss() -> None:
-    with pytest.raises(DefinitionError, match="unit") as refused:
-        require_columns(DisplayOptions(x="unit"), ["units", "price"])
-
-    assert refused.value.fix == 'Write x="units".'
 
 
 def test_without_ipython_rows_are_plain_lines_and_it_says_so() -> None:

@@ -22,6 +22,8 @@ _NOT_KEPT = re.compile(r"\binterval( year| month|$|[,>])")  # not in Arrow
 
 
 def parse_names(name: str, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
     require(name, value, (str, list, tuple), f'{name}="column" or {name}=["one", "other"]')
     found = (value,) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
     if not all(isinstance(one, str) and one for one in found) or len(set(found)) < len(found):
@@ -31,6 +33,14 @@ def parse_names(name: str, value: object) -> tuple[str, ...]:
             slug="bad-option",
         )
     return found
+
+
+def parse_name(name: str, value: object) -> str | None:
+    found = parse_names(name, value)
+    if len(found) > 1:
+        what = f"Invalid {name}: {value!r}. It must be one column."
+        raise ConnectorError(what, slug="bad-option")
+    return found[0] if found else None
 
 
 def find_unknown(role: str, names: Iterable[str], columns: Mapping[str, str]) -> str | None:

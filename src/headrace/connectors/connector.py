@@ -232,15 +232,21 @@ def require_choice(
 
 def require_count(name: str, value: object) -> None:
     if value is not None:
-        require_int(name, value, 1)
+        require_int(name, value)
 
 
-def require_int(name: str, value: object, least: int, most: int | None = None) -> None:
-    if type(value) is not int or value < least or (most is not None and value > most):
-        allowed = f"of at least {least}" if most is None else f"from {least} to {most:,}"
-        raise ConnectorError(
-            f"Invalid {name}: {value!r}. It must be a whole number {allowed}.", slug="bad-option"
-        )
+def require_int(
+    name: str,
+    value: object,
+    most: int | None = None,
+    *,
+    why: str | None = None,
+    fix: str | None = None,
+) -> None:
+    if type(value) is not int or value < 1 or (most is not None and value > most):
+        allowed = "of at least 1" if most is None else f"from 1 to {most:,}"
+        what = f"Invalid {name}: {value!r}. It must be a whole number {allowed}."
+        raise ConnectorError(what, why=why, fix=fix, slug="bad-option")
 
 
 def require_secret_reference(name: str, value: str | None) -> None:

@@ -116,10 +116,11 @@ def live(
             fix=f'Name the column: {missing[0]}="…".',
             slug="bad-option",
         )
-    require_int("rows", rows, 1, ROWS_MAX)
-    by = () if key is None else named.parse_names("key", key)
-    across = named.parse_names("x", x) if x is not None else ()
-    if len(across) > 1:
-        raise ConnectorError(f"Invalid x: {x!r}. It must be one column.", slug="bad-option")
-    up = () if y is None else named.parse_names("y", y)
-    return Live(by, chart, across[0] if across else None, up, rows)
+    require_int("rows", rows, ROWS_MAX)
+    return Live(
+        key=named.parse_names("key", key),
+        chart=chart,
+        x=named.parse_name("x", x),
+        y=named.parse_names("y", y),
+        rows=rows,
+    )

@@ -38,5 +38,5 @@ class Rate(Connector):
 
 
 def rate(rows_per_second: int = 1, *, options: Mapping[str, Any] | None = None) -> Rate:
-    require_int("rows_per_second", rows_per_second, 1)
+    require_int("rows_per_second", rows_per_second)
     return Rate(rows_per_second, plain_options(options))

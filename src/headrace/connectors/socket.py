@@ -57,5 +57,5 @@ def socket(
     options: Mapping[str, Any] | None = None,
 ) -> Socket:
     require("host", host, str, 'host="localhost"')
-    require_int("port", port, 1, 65535)
+    require_int("port", port, 65535)
     return Socket(host, port, timestamp, plain_options(options))

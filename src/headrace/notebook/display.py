@@ -10,10 +10,11 @@ from headrace.errors import DefinitionError, Error
 from headrace.notebook import batch, chart, kernel, output, renderer
 from headrace.notebook import rows as notebook_rows
 from headrace.notebook.cell_text import Rows
-from headrace.notebook.display_options import DisplayOptions, parse_options, require_columns
+from headrace.notebook.display_options import DisplayOptions, parse_options
 from headrace.notebook.query_watch import GONE, QueryWatch, RateHistory, condition
 from headrace.notebook.renderer import Condition
 from headrace.notebook.targets import END_S, StartedQuery, UserQuery
+from headrace.transforms import columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ def display(
             fix="For pandas: hr.display(spark.createDataFrame(…)).",
             slug="not-a-dataframe",
         )
-    require_columns(options, frame.columns)
+    columns.require(frame, "display", filter(None, (options.x, *options.y)))
     if frame.isStreaming:
         return Display(options, StartedQuery(frame, options))
     return Display(options, None, notebook_rows.read_frame(frame, options.rows))

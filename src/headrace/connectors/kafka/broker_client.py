@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from headrace.connectors.kafka.client_errors import (
     confluent,
     explain_error,
     is_leaderless,
+    no_topic,
+    retry,
 )
 from headrace.errors import ConnectorError, Error
 from headrace.spelling import closest
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 WITHIN_S = 10.0
 PAUSE_S = 0.1  # between retries while a partition has no leader
+BESIDE_S = 0.05  # timeout for the next record of a batch that was fetched
 # Fetch one record at a time. With the defaults the client prefetches a whole partition, and at its
 # end a fetch blocks the next request.
 LITTLE = {
@@ -91,7 +95,7 @@ class BrokerClient:
         names = one.subscribe or tuple(one.assign) or ((one.topic,) if one.topic else ())
         for name in names:
             if name not in known:
-                raise self._missing(name, known)
+                raise missing_topic(self.servers, name, known)
         if one.assign:
             for name, parts in one.assign.items():
                 if odd := sorted(set(parts) - set(known[name])):
@@ -145,20 +149,12 @@ class BrokerClient:
     ) -> float | None:
         """Timestamp of the record at this offset or the next existing one. None if none came in
         time, for example because only a transaction marker follows."""
-        kafka = confluent()
-        self._consumer.assign([kafka.TopicPartition(topic, partition, offset)])
-        try:
-            message = self._call_with_retry(
-                lambda: self._consumer.poll(self._within_s if within_s is None else within_s)
-            )
-        finally:
-            self._consumer.unassign()
-        if message is None:
+        wait_s = self._within_s if within_s is None else within_s
+        found = self._read(topic, partition, offset, time.monotonic() + wait_s)
+        if not found:
             return None
-        if message.error() is not None:
-            raise self._build_error(message.error())
-        kind, at = message.timestamp()
-        return at / 1000 if kind != kafka.TIMESTAMP_NOT_AVAILABLE else None
+        kind, at = found[0].timestamp()
+        return at / 1000 if kind != confluent().TIMESTAMP_NOT_AVAILABLE else None
 
     def newest(self, topic: str) -> float | None:
         """Timestamp of its newest record, None without records. Old brokers do not support it."""
@@ -203,6 +199,32 @@ class BrokerClient:
         }
         return create_client(confluent().Consumer, self._connector, settings)
 
+    def _read(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        until: float,
+        most: int = 1,
+        before: float = math.inf,
+    ) -> list[Any]:
+        """At most `most` records from `offset`, as far as they arrive until then (`monotonic`)."""
+        place = confluent().TopicPartition(topic, partition, offset)
+        self._call_with_retry(lambda: self._consumer.assign([place]))
+        found: list[Any] = []
+        try:
+            while len(found) < most and (not found or found[-1].offset() < before - 1):
+                wait_s = BESIDE_S if found else max(0.0, until - time.monotonic())
+                message = self._call_with_retry(partial(self._consumer.poll, wait_s))
+                if message is not None and message.error() is not None:
+                    raise self._build_error(message.error())
+                if message is None or message.offset() >= before:
+                    break
+                found.append(message)
+        finally:
+            self._consumer.unassign()
+        return found
+
     def _list_topics(self, *topic: str, within_s: float | None = None) -> dict[str, Any]:
         timeout = self._within_s if within_s is None else within_s
         found = self._call_with_retry(lambda: self._consumer.list_topics(*topic, timeout=timeout))
@@ -228,16 +250,11 @@ class BrokerClient:
     def _call_with_retry(self, ask: Callable[[], Any]) -> Any:
         """Retry while leaders move, as in a broker restart: consumers and producers wait for that,
         but metadata requests fail."""
-        kafka = confluent()
         self._said.clear()
-        deadline = time.monotonic() + self._within_s
-        while True:
-            try:
-                return ask()
-            except kafka.KafkaException as exc:
-                if not is_leaderless(exc.args[0].code()) or time.monotonic() > deadline:
-                    raise self._build_error(exc.args[0]) from exc
-            time.sleep(PAUSE_S)
+        try:
+            return retry(ask, self._within_s, PAUSE_S, lambda error: is_leaderless(error.code()))
+        except confluent().KafkaException as exc:
+            raise self._build_error(exc.args[0]) from exc
 
     def _build_error(self, error: Any) -> Error:
         """The most specific cause: the one of a timeout comes as a separate event."""
@@ -245,16 +262,15 @@ class BrokerClient:
         worst = cause(self._said, error)
         return explain_error(self.servers, worst.code(), worst.str(), self._connector)
 
-    def _missing(self, name: str, known: Mapping[str, object]) -> ConnectorError:
-        meant = closest(name, known)
-        return ConnectorError(
-            f"There is no topic {name!r} on {self.servers}.",
-            why=f"Topics visible to this login: {', '.join(sorted(known)[:10]) or 'none'}.",
-            fix=f"Did you mean {meant!r}?"
-            if meant
-            else "Create it, or check whether the login may describe it.",
-            slug="kafka-no-topic",
-        )
+
+def missing_topic(servers: str, name: str, known: Iterable[str]) -> ConnectorError:
+    meant = closest(name, known)
+    return no_topic(
+        servers,
+        name,
+        why=f"Topics visible to this login: {', '.join(sorted(known)[:10]) or 'none'}.",
+        fix=f"Did you mean {meant!r}?" if meant else None,
+    )
 
 
 def isolation_level(connector: Kafka) -> str:

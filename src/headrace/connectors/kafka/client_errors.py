@@ -4,7 +4,8 @@ is an optional dependency.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConnectorError, Error, SetupError
@@ -24,6 +25,20 @@ def confluent() -> Any:
             slug="kafka-client-missing",
         ) from exc
     return confluent_kafka
+
+
+def retry(
+    call: Callable[[], Any], within_s: float, pause_s: float, is_passing: Callable[[Any], bool]
+) -> Any:
+    """Call until it succeeds; raises on an error that will not pass, or when the time is over."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return call()
+        except confluent().KafkaException as exc:
+            if not is_passing(exc.args[0]) or time.monotonic() > deadline:
+                raise
+        time.sleep(pause_s)
 
 
 def cause(said: Iterable[Any], error: Any) -> Any:
@@ -47,15 +62,21 @@ def is_leaderless(code: int) -> bool:
     )
 
 
+def no_topic(servers: str, name: str | None, why: str, fix: str | None = None) -> ConnectorError:
+    return ConnectorError(
+        f"There is no topic {name!r} on {servers}.",
+        why=why,
+        fix=fix or "Create it, or check whether the login may describe it.",
+        slug="kafka-no-topic",
+    )
+
+
 def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Error:
     known = confluent().KafkaError
     user = f" as {connector.login.user!r}" if connector.login.user else ""
 
     def refused(what: str, fix: str, *, slug: str) -> Error:
         return ConnectorError(what, why=words, fix=fix, slug=slug)
-
-    def unreachable(what: str, fix: str) -> Error:
-        return SetupError(what, why=words, fix=fix, slug="kafka-unreachable")
 
     if code == known._AUTHENTICATION:
         fix = "Check user, password and mechanism; the listener must support the mechanism."
@@ -78,12 +99,11 @@ def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Erro
     if code == known._AUTO_OFFSET_RESET:
         what = f"{servers} deleted records before they were read."
         return refused(what, "Increase retention.ms of the topic.", slug="kafka-gone")
-    if is_leaderless(code):
-        fix = (
-            "Check that all brokers of the cluster are running; one that just started needs a few "
-        )
-        fix += "seconds."
-        return unreachable(f"A partition on {servers} has no leader.", fix)
+    what = f"{servers} does not answer."
     fix = "Check that the broker is running, that host and port are right, and whether the "
     fix += "listener uses TLS. To start a development broker: headrace kafka up."
-    return unreachable(f"{servers} does not answer.", fix)
+    if is_leaderless(code):
+        what = f"A partition on {servers} has no leader."
+        fix = "Check that all brokers of the cluster are running; one that just started needs a "
+        fix += "few seconds."
+    return SetupError(what, why=words, fix=fix, slug="kafka-unreachable")

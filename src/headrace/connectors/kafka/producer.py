@@ -16,9 +16,9 @@ from typing import Any
 from headrace.connectors.connector import resolve_secrets
 from headrace.connectors.kafka import producer_options
 from headrace.connectors.kafka.broker_client import create_client
-from headrace.connectors.kafka.client_errors import cause, confluent, explain_error
+from headrace.connectors.kafka.client_errors import cause, confluent, explain_error, no_topic
 from headrace.connectors.kafka.connector import Kafka
-from headrace.errors import ConnectorError, Error
+from headrace.errors import Error
 
 _UNTIL_REPORTED_S = 2.0  # extra time for delivery reports
 _ASK_S = 1.0  # extra time to find the cause of a failure
@@ -122,13 +122,8 @@ class Producer:
             except kafka.KafkaException as exc:
                 worst = cause(self._said, exc.args[0])
             else:
-                if asked.topics[one.topic].error is not None:
-                    return ConnectorError(
-                        f"There is no topic {one.topic!r} on {one.servers}.",
-                        why=asked.topics[one.topic].error.str(),
-                        fix="Create it, or check whether the login may describe it.",
-                        slug="kafka-no-topic",
-                    )
+                if (missing := asked.topics[one.topic].error) is not None:
+                    return no_topic(one.servers, one.topic, missing.str())
         return explain_error(one.servers, worst.code(), worst.str(), one)
 
 

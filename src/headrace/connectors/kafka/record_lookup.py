@@ -7,8 +7,7 @@ costs 5 % of the CPU of a typical query. Two records of a partition are nearly a
 from __future__ import annotations
 
 import time
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.connectors.kafka.broker_client import BrokerClient
 from headrace.connectors.kafka.client_errors import confluent
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from headrace.connectors.kafka.connector import Kafka
 
 TAIL = 4  # offsets to search for the last record: transaction markers also have offsets
-BESIDE_S = 0.05  # timeout for the next record of a batch that was fetched
 
 
 class RecordLookup(BrokerClient):
@@ -32,9 +30,9 @@ class RecordLookup(BrokerClient):
         in time, or have no timestamp."""
         kafka = confluent()
         until = self._until(topic, within_s)
-        begin = self._read(topic, partition, first, after, until, most=1)
+        begin = self._read(topic, partition, first, until, before=after)
         tail = max(first, after - TAIL)
-        end = self._read(topic, partition, tail, after, until, most=TAIL) if begin else []
+        end = self._read(topic, partition, tail, until, TAIL, after) if begin else []
         stamps = [one.timestamp() for one in (*begin, *end[-1:])]
         if len(stamps) < 2 or any(kind == kafka.TIMESTAMP_NOT_AVAILABLE for kind, _ in stamps):
             return None
@@ -45,7 +43,7 @@ class RecordLookup(BrokerClient):
     ) -> list[bytes | None]:
         """Values of at most `most` records from `first`, as far as they arrive in time."""
         until = self._until(topic, within_s)
-        return [one.value() for one in self._read(topic, partition, first, after, until, most)]
+        return [one.value() for one in self._read(topic, partition, first, until, most, after)]
 
     def _until(self, topic: str, within_s: float) -> float:
         until = time.monotonic() + within_s
@@ -53,27 +51,3 @@ class RecordLookup(BrokerClient):
             self._list_topics(topic, within_s=within_s)
             self._known.add(topic)
         return until
-
-    def _read(
-        self, topic: str, partition: int, offset: int, after: int, until: float, most: int
-    ) -> list[Any]:
-        kafka = confluent()
-        place = kafka.TopicPartition(topic, partition, offset)
-        self._call_with_retry(lambda: self._consumer.assign([place]))
-        found: list[Any] = []
-        try:
-            while len(found) < most:
-                wait_s = BESIDE_S if found else max(0.0, until - time.monotonic())
-                message = self._call_with_retry(partial(self._consumer.poll, wait_s))
-                if message is None:
-                    break
-                if message.error() is not None:
-                    raise self._build_error(message.error())
-                if message.offset() >= after:
-                    break
-                found.append(message)
-                if message.offset() == after - 1:
-                    break
-        finally:
-            self._consumer.unassign()
-        return found

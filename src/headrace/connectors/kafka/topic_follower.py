@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.connectors.kafka.broker_client import BrokerClient
+from headrace.connectors.kafka.broker_client import BrokerClient, missing_topic
 from headrace.connectors.kafka.client_errors import confluent
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class TopicFollower(BrokerClient):
         """Raises if the topic does not exist."""
         one = self._list_topics(topic).get(topic)
         if one is None or one.error is not None or not one.partitions:
-            raise self._missing(topic, self.topics())
+            raise missing_topic(self.servers, topic, self.topics())
         return sorted(one.partitions)
 
     def follow(self, topic: str, starts: Mapping[int, int]) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,20 +176,19 @@ class Transactions:
         kafka = client_errors.confluent()
         names = [self.topic] if self.topic else self._reader.list_topics(timeout=INIT_S).topics
         asked = [kafka.TopicPartition(name, 0) for name in names]
-        deadline = time.monotonic() + INIT_S
-        while True:
-            try:
-                found = self._reader.committed(asked, timeout=INIT_S)
-                if wrong := next((one.error for one in found if one.error is not None), None):
-                    raise kafka.KafkaException(wrong)
-                written = [one for one in found if one.offset > 0]
-                last = max(written, key=lambda one: one.offset, default=None)
-                return last and PlannedWrite.from_words(last.offset - 1, last.metadata)
-            except kafka.KafkaException as exc:
-                is_passing = exc.args[0].name() in _PASSING
-                if not is_passing or time.monotonic() > deadline:
-                    raise
-            time.sleep(ASK_AGAIN_S)
+
+        def ask() -> PlannedWrite | None:
+            found = self._reader.committed(asked, timeout=INIT_S)
+            if wrong := next((one.error for one in found if one.error is not None), None):
+                raise kafka.KafkaException(wrong)
+            written = [one for one in found if one.offset > 0]
+            last = max(written, key=lambda one: one.offset, default=None)
+            return last and PlannedWrite.from_words(last.offset - 1, last.metadata)
+
+        made: PlannedWrite | None = client_errors.retry(
+            ask, INIT_S, ASK_AGAIN_S, lambda error: error.name() in _PASSING
+        )
+        return made
 
     def _send(self, rows: Iterator[Record], batch: PlannedWrite) -> bool:
         """In one transaction; False if there are no rows."""
@@ -240,15 +238,7 @@ class Transactions:
 
     def _retry(self, do: Any) -> None:
         """Retry until the transaction times out at the broker."""
-        kafka = client_errors.confluent()
-        deadline = time.monotonic() + TIMEOUT_MS / 1000
-        while True:
-            try:
-                do()
-                return
-            except kafka.KafkaException as exc:
-                if not exc.args[0].retriable() or time.monotonic() > deadline:
-                    raise
+        client_errors.retry(do, TIMEOUT_MS / 1000, ASK_AGAIN_S, lambda error: error.retriable())
 
     def _abort(self) -> Any:
         """Abort now, so that readers need not wait for the next run. Returns the cause if that
