@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from headrace import settings_schema
 from headrace.errors import ConfigError
@@ -181,6 +182,15 @@ def resolve_path(project: Path, path: str) -> str:
     if re.match(r"^[a-z][a-z0-9+.-]+:", path):
         return path
     return os.path.normpath(project / Path(path).expanduser())
+
+
+def local_path(path: str) -> Path | None:
+    """None for a path on an object store (s3a://…). As in Hadoop, a `%20` in a `file:` URI is part
+    of the name."""
+    scheme = urlsplit(path).scheme
+    if scheme == "file":
+        return Path("/" + path.partition(":")[2].lstrip("/"))
+    return None if scheme else Path(path)
 
 
 def merge_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:

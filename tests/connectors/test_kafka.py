@@ -530,8 +530,8 @@ def test_a_batch_is_known_by_its_file_in_the_checkpoint(tmp_path: Path) -> None:
     (folder / "offsets" / "7").write_text('v1\n{}\n{"t":{"0":6}}')
 
     assert first.mark
-    assert transactions.read_planned_write(folder.as_uri(), 7) != first
-    assert transactions.read_planned_write(folder.as_uri(), 7) == transactions.read_planned_write(
+    assert transactions.read_planned_write(f"file:{folder}", 7) != first
+    assert transactions.read_planned_write(f"file:{folder}", 7) == transactions.read_planned_write(
         str(folder), 7
     )
     for elsewhere in (None, "s3a://bucket/checkpoint", str(tmp_path / "none")):

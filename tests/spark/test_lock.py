@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace import config
 from headrace.driver import checkpoint_lock
 from headrace.driver.events import EventsFile
 from headrace.driver.queries import Claim, Queries
@@ -93,9 +94,9 @@ def test_a_place_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: 
 def test_an_object_store_has_no_kernel_lock(spark: SparkSession) -> None:
     checkpoint_lock.take(spark, "s3a://bucket/checkpoints/q/v1")
 
-    assert checkpoint_lock.local_path("s3a://bucket/checkpoints/q/v1") is None
+    assert config.local_path("s3a://bucket/checkpoints/q/v1") is None
 
 
 @pytest.mark.parametrize("uri", ["file:///srv/a%20b/v1", "file:/srv/a%20b/v1", "/srv/a%20b/v1"])
 def test_a_file_uri_is_read_as_hadoop_reads_it(uri: str) -> None:
-    assert checkpoint_lock.local_path(uri) == Path("/srv/a%20b/v1")
+    assert config.local_path(uri) == Path("/srv/a%20b/v1")

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from headrace.checkpoints import layout
+from headrace.config import local_path
 from headrace.model.gaps import Gap
 
 Positions = dict[str, dict[int, int]]  # topic: partition: next offset
@@ -17,7 +17,7 @@ Positions = dict[str, dict[int, int]]  # topic: partition: next offset
 def read(checkpoint: str) -> Positions | None:
     """After the last committed batch, without sources that are not topics. None if the checkpoint
     is not on a local disk."""
-    path = _local(checkpoint)
+    path = local_path(checkpoint)
     if path is None:
         return None
     batch = layout.last_committed_batch(path)
@@ -38,7 +38,7 @@ def are_behind(gaps: Iterable[Mapping[str, Any]]) -> bool:
 
 def _read_strict(checkpoint: str) -> Positions | None:
     """Like `read`; None also if the last committed batch cannot be read."""
-    path = _local(checkpoint)
+    path = local_path(checkpoint)
     batch = layout.last_committed_batch(path) if path is not None else None
     if path is None or batch is None or not (path / "offsets" / str(batch)).is_file():
         return None
@@ -86,13 +86,6 @@ def from_json(offsets: Mapping[str, object]) -> Positions:
         if isinstance(partitions, dict) and all(str(p).isdigit() for p in partitions):
             found[topic] = {int(p): n for p, n in partitions.items() if isinstance(n, int)}
     return found
-
-
-def _local(checkpoint: str) -> Path | None:
-    parts = urlsplit(checkpoint)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return None if parts.scheme else Path(checkpoint)
 
 
 def _object(line: str) -> dict[str, object]:

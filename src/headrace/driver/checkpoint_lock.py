@@ -12,8 +12,8 @@ import os
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlparse
 
+from headrace.config import local_path
 from headrace.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -23,15 +23,6 @@ _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length,
 
 # Kept until the process ends: a garbage-collected file would release its lock.
 _held: dict[Path, Any] = {}
-
-
-def local_path(checkpoint: str) -> Path | None:
-    """The local folder, None for a remote one (s3a://…). As in Hadoop, a `%20` in a `file:` URI is
-    part of the name."""
-    scheme = urlparse(checkpoint).scheme
-    if scheme == "file":
-        return Path("/" + checkpoint.partition(":")[2].lstrip("/"))
-    return None if scheme else Path(checkpoint)
 
 
 def take(spark: SparkSession, checkpoint: str) -> None:

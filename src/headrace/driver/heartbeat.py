@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from headrace.driver import checkpoint_lock
+from headrace import config
 from headrace.driver.epochs import EpochTracker
 from headrace.driver.queries import Queries, RunningQuery
 from headrace.model import progress
@@ -109,7 +109,7 @@ class Sampler:
     def _disk_free(self) -> dict[str, int]:
         """The least free space of the disks of checkpoints and of RocksDB's files."""
         checkpoints = [query.checkpoint for query in self.queries.all() if query.checkpoint]
-        local = map(checkpoint_lock.local_path, checkpoints)
+        local = map(config.local_path, checkpoints)
         free = []
         for folder in {tempfile.gettempdir(), *(str(path) for path in local if path)}:
             with contextlib.suppress(OSError):

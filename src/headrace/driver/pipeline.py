@@ -240,7 +240,7 @@ def _check_checkpoints(graph: graphs.Graph, settings: config.Settings) -> None:
 
 def _sink_folder(sink: Connector) -> Path | None:
     files = sink.as_files()
-    return checkpoint_lock.local_path(files.path) if files else None
+    return config.local_path(files.path) if files else None
 
 
 def _paths(built: build.BuiltPipeline) -> list[str]:
@@ -253,7 +253,7 @@ def make_private_folders(settings: config.Settings, paths: Collection[str]) -> N
     """Create the local folders of checkpoints, results and quarantine that `paths` are in, with
     access for their owner only. An existing folder keeps its mode."""
     for root in (settings.checkpoints, settings.results, settings.quarantine):
-        folder = checkpoint_lock.local_path(root)
+        folder = config.local_path(root)
         if folder is not None and any(path.startswith(root.rstrip("/") + "/") for path in paths):
             with contextlib.suppress(OSError):  # the first write there reports the reason
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)

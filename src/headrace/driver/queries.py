@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace import config
 from headrace.checkpoints import identity, layout, sink_log
 from headrace.checkpoints.problems import Problem
 from headrace.driver import batch_facts, checkpoint_lock, epochs, freshness, listener
@@ -55,7 +56,7 @@ class RunningQuery:
         return self.query.lastProgress is not None or status["message"].startswith("Waiting")
 
     def last_committed_batch(self) -> int | None:
-        folder = checkpoint_lock.local_path(self.checkpoint) if self.checkpoint else None
+        folder = config.local_path(self.checkpoint) if self.checkpoint else None
         if folder is not None:
             return layout.last_committed_batch(folder)
         if self.epochs is not None:
@@ -65,7 +66,7 @@ class RunningQuery:
 
     def batch_in_doubt(self) -> int | None:
         """The batch that is planned but not committed, else the next one."""
-        folder = checkpoint_lock.local_path(self.checkpoint) if self.checkpoint else None
+        folder = config.local_path(self.checkpoint) if self.checkpoint else None
         if folder is None:
             return None
         contents = layout.read(folder)
@@ -203,7 +204,7 @@ class Queries:
             return list(self.watched)
 
     def _note_folder(self, query: str, checkpoint: str | None) -> None:
-        folder = checkpoint_lock.local_path(checkpoint) if checkpoint else None
+        folder = config.local_path(checkpoint) if checkpoint else None
         if folder is None:
             self._folders.pop(query, None)
         else:
@@ -212,7 +213,7 @@ class Queries:
 
 def unusable(checkpoint: str, owner: Claim) -> CheckpointError | None:
     """Why a query must not start on this checkpoint. Reads the disk only, without a JVM."""
-    folder = checkpoint_lock.local_path(checkpoint)
+    folder = config.local_path(checkpoint)
     if folder is None:
         return None
     try:
@@ -237,7 +238,7 @@ def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identi
     Raises CheckpointError before anything is changed.
     """
     checkpoint_lock.take(spark, checkpoint)
-    folder = checkpoint_lock.local_path(checkpoint)
+    folder = config.local_path(checkpoint)
     if folder is None:
         return None
     if error := unusable(checkpoint, owner):
@@ -255,7 +256,7 @@ def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identi
 
 def _path(checkpoint: str) -> str:
     """The same with and without `file:`."""
-    return str(checkpoint_lock.local_path(checkpoint) or checkpoint)
+    return str(config.local_path(checkpoint) or checkpoint)
 
 
 def _damaged_checkpoint_error(owner: Claim, path: str, damages: list[Problem]) -> CheckpointError:
@@ -271,6 +272,6 @@ def _damaged_checkpoint_error(owner: Claim, path: str, damages: list[Problem]) -
 
 
 def record(checkpoint: str, claimed: identity.Identity) -> None:
-    folder = checkpoint_lock.local_path(checkpoint)
+    folder = config.local_path(checkpoint)
     if folder is not None:
         identity.write(folder, claimed)

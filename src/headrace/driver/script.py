@@ -25,7 +25,6 @@ from headrace.connectors import jars
 from headrace.connectors.files import FORMATS
 from headrace.define import versions
 from headrace.driver import (
-    checkpoint_lock,
     class_archive,
     exit_report,
     interpreter,
@@ -354,7 +353,7 @@ def _sink_folder(spark: Any, notes: _ScriptNotes, arguments: Mapping[str, Any]) 
     """The folder of a local file sink."""
     path = arguments.get("path") or notes.path
     format_ = arguments.get("format") or notes.format or spark.conf.get("spark.sql.sources.default")
-    return checkpoint_lock.local_path(str(path)) if path and format_.lower() in FORMATS else None
+    return config.local_path(str(path)) if path and format_.lower() in FORMATS else None
 
 
 def _is_local(builder: Any) -> bool:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace import config
 from headrace.connectors import spark_formats
 from headrace.connectors.connector import Connector
 from headrace.connectors.files import ddl
 from headrace.define import guarantee, triggers
-from headrace.driver import checkpoint_lock, pipeline, source_detection
+from headrace.driver import pipeline, source_detection
 from headrace.driver.plan_analysis import class_of, execution_of
 from headrace.model.pipeline import Node, Query
 from headrace.model.runs import RunSpec
@@ -91,7 +92,7 @@ def _sink(sink: Any) -> Connector:
     member = sink.getClass().getDeclaredField("fileFormat")
     member.setAccessible(True)
     format_ = str(member.get(sink).shortName()).lower()
-    return spark_formats.file_sink(str(checkpoint_lock.local_path(place) or place), format_)
+    return spark_formats.file_sink(str(config.local_path(place) or place), format_)
 
 
 def _trigger(trigger: Any) -> triggers.Trigger:
@@ -108,5 +109,5 @@ def _trigger(trigger: Any) -> triggers.Trigger:
 def _absolute(checkpoint: str | None, project: str) -> str | None:
     if checkpoint is None:
         return None
-    place = checkpoint_lock.local_path(checkpoint)
+    place = config.local_path(checkpoint)
     return checkpoint if place is None else str(Path(project) / place)

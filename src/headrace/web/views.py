@@ -16,6 +16,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from headrace import config
 from headrace.checkpoints import layout
 from headrace.errors import ConfigError
 from headrace.health import slowness, summary
@@ -245,9 +246,9 @@ def _checkpoints(visit: Visit) -> dict[str, Any]:
 def _checkpoint(path: str | None) -> dict[str, Any]:
     if path is None:
         return {"note": "No checkpoint: the query starts from scratch with every run."}
-    if ":" in path.partition("/")[0] and not path.startswith("file:"):
+    place = config.local_path(path)
+    if place is None:
         return {"note": "Not on a local disk; the page reads only local checkpoints."}
-    place = Path(path.removeprefix("file://").removeprefix("file:"))
     seen = layout.read(place)
     size, files = _size(place)
     return {

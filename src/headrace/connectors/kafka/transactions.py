@@ -15,10 +15,9 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
+from headrace.config import local_path
 from headrace.connectors.connector import query_id
 from headrace.connectors.kafka import broker_client, client_errors, producer_options
 from headrace.errors import ConnectorError
@@ -90,10 +89,9 @@ class PlannedWrite:
 
 def read_planned_write(checkpoint: str | None, batch: int) -> PlannedWrite:
     """Spark writes offsets/N once, before batch N first runs; another plan is another file."""
-    parts = urlsplit(checkpoint or "")
-    if not checkpoint or parts.scheme not in ("", "file"):
+    folder = local_path(checkpoint) if checkpoint else None
+    if folder is None:
         return PlannedWrite(batch)
-    folder = Path(unquote(parts.path) if parts.scheme else checkpoint)
     try:
         content = (folder / "offsets" / str(batch)).read_bytes()
     except OSError:
