@@ -1,7 +1,5 @@
-"""Reads and writes small JSON files that survive a crash.
-
-Processes exchange them: desired state, requests, run.json, exit.json, v1.json. Invariant: a reader
-sees the old content or the new, never a part of either.
+"""Reads and writes small JSON files, and other files that processes exchange, so that they survive
+a crash. Invariant: a reader sees the old content or the new, never a part of either.
 """
 
 from __future__ import annotations
@@ -9,35 +7,48 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from headrace.errors import StoreError
 
 
-def write_json(path: Path, body: Mapping[str, Any], mode: int = 0o600) -> None:
+def write_json(path: Path, body: Mapping[str, Any]) -> None:
+    """TypeError (not JSON) passes through, like the errors of `write_file`."""
+    content = (json.dumps(body, indent=2) + "\n").encode("ascii")
+    write_file(path, lambda file: file.write(content))
+
+
+def write_file(
+    path: Path,
+    fill: Callable[[BinaryIO], object],
+    *,
+    mode: int = 0o600,
+    is_only_writer: bool = False,
+) -> None:
     """Temp file beside the target, fsync, rename, fsync of the folder. Creates missing folders.
 
-    OSError (full disk, read-only) and TypeError (not JSON) pass through; the old file then stays.
+    OSError (full disk, read-only) passes through; the old file then stays. The only writer of a
+    folder also deletes the temp files of a process that was killed.
     """
-    content = (json.dumps(body, indent=2) + "\n").encode("ascii")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Hidden and ending in .tmp: readers that list *.json never see half a file.
-    handle, temp = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+    # Hidden and ending in .tmp: readers that list the folder never see half a file.
+    temp = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
+        with open(os.open(temp, os.O_CREAT | os.O_WRONLY | os.O_EXCL, mode), "wb") as file:
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temp, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temp)
+            temp.unlink()
         raise
-    sync_folder(path.parent)
+    _sync_folder(path.parent)
+    for left in path.parent.glob(".*.tmp") if is_only_writer else ():
+        left.unlink(missing_ok=True)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -62,7 +73,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return body
 
 
-def sync_folder(path: Path) -> None:
+def _sync_folder(path: Path) -> None:
     """Make a rename durable. File systems that do not support it are skipped."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings
-from headrace.connectors import alert_rows, atomic_file
+from headrace.connectors import alert_rows
 from headrace.connectors import columns as named
 from headrace.connectors.alert_topic import AlertTopic, Owner, topic_of
 from headrace.connectors.connector import (
@@ -30,6 +30,7 @@ from headrace.connectors.connector import (
 from headrace.connectors.kafka.connector import Kafka
 from headrace.durations import parse_duration
 from headrace.errors import ConnectorError
+from headrace.json_file import write_file
 from headrace.model.alerts import SEVERITIES, AlertRow
 from headrace.model.state_paths import StatePaths
 from headrace.state.installation import home
@@ -149,7 +150,7 @@ def write(folder: Path, batch: alert_rows.AlertBatch, rows: list[AlertRow]) -> N
         return
     content = "".join(row.to_line() + "\n" for row in rows).encode("ascii")
     path = folder / f"{batch.number}-{batch.query_id[:8]}.jsonl"
-    atomic_file.write(path, lambda file: file.write(content), mode=0o600)
+    write_file(path, lambda file: file.write(content), is_only_writer=True)
 
 
 def alert(

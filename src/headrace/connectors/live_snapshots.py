@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.connectors import atomic_file
+from headrace.json_file import write_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,7 +148,7 @@ class LiveSnapshots:
         import pyarrow.parquet as pq
 
         path = self.folder / f"{batch}.parquet"
-        atomic_file.write(path, lambda file: pq.write_table(table, file))
+        write_file(path, lambda file: pq.write_table(table, file), mode=0o666, is_only_writer=True)
 
     def _delete_old(self, batch: int) -> None:
         """Delete old snapshots, and higher numbers, which belong to an earlier checkpoint."""
