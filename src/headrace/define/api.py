@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 
 from headrace.define import triggers
 from headrace.define.declarations import Declaration, current
-from headrace.durations import parse_duration
+from headrace.durations import optional_duration
 from headrace.errors import ConfigError, DefinitionError
 from headrace.model.pipeline import Place
 from headrace.spelling import closest
@@ -66,28 +66,14 @@ def stream(
 ) -> Callable[[F], F]:
     """A query that Headrace keeps running; its result goes to the sink `to`, a name in
     headrace.toml or a connector."""
-    at = _caller()
-    found: list[DefinitionError] = []
-    if to is None:
-        found.append(_to_missing(at))
-    elif not isinstance(to, str) and not getattr(
-        getattr(to, "capabilities", None), "is_sink", False
-    ):
-        found.append(_to_wrong(to, at))
-    if mode not in MODES:
-        found.append(_mode_wrong(mode, at))
+    found = [p for p in (_sink_problem(to), _mode_problem(mode)) if p is not None]
     if every is not None and trigger is not None:
-        found.append(
-            DefinitionError(
-                "@hr.stream takes every= or trigger=, not both.",
-                where=str(at),
-                fix="Keep one of the two.",
-                slug="two-triggers",
-            )
-        )
-    chosen = _trigger(every, trigger, at, found)
-    fresh = _seconds("fresh_within", fresh_within, at, found)
+        what = "@hr.stream takes every= or trigger=, not both."
+        found.append(DefinitionError(what, fix="Keep one of the two.", slug="two-triggers"))
+    chosen = _trigger(every, trigger, found)
+    fresh = _seconds("fresh_within", fresh_within, found)
     for problem in found:
+        problem.where = str(_caller())
         current().refuse(problem)
     options = {"to": to, "mode": mode, "trigger": chosen, "fresh_within": fresh}
 
@@ -169,66 +155,56 @@ def _caller() -> Place:
 
 
 def _trigger(
-    every: str | float | None,
-    trigger: object,
-    at: Place,
-    found: list[DefinitionError],
+    every: str | float | None, trigger: object, found: list[DefinitionError]
 ) -> triggers.Trigger | None:
     if trigger is not None and not isinstance(trigger, triggers.Trigger):
         found.append(
             DefinitionError(
                 f"Invalid trigger: {trigger!r}.",
                 why="Allowed: hr.available_now(), hr.real_time(…), hr.continuous(…).",
-                where=str(at),
                 fix=f"Write every={trigger!r}." if isinstance(trigger, str) else None,
                 slug="bad-trigger",
             )
         )
         return None
-    seconds = _seconds("every", every, at, found)
+    seconds = _seconds("every", every, found)
     return trigger if seconds is None else triggers.every(seconds)
 
 
-def _seconds(
-    option: str, value: str | float | None, at: Place, found: list[DefinitionError]
-) -> float | None:
-    if value is None:
-        return None
+def _seconds(option: str, value: str | float | None, found: list[DefinitionError]) -> float | None:
     try:
-        return parse_duration(value)
+        return optional_duration(value)
     except ConfigError as exc:
         what = f"Invalid duration for {option}: {value!r}."
-        found.append(
-            DefinitionError(what, why=exc.why, where=str(at), fix=exc.fix, slug="bad-duration")
-        )
+        found.append(DefinitionError(what, why=exc.why, fix=exc.fix, slug="bad-duration"))
         return None
 
 
-def _to_missing(at: Place) -> DefinitionError:
-    return DefinitionError(
-        "@hr.stream needs a sink: to=….",
-        where=str(at),
-        fix='Name a sink in headrace.toml, to="metrics", or pass one: to=hr.parquet("data/out").',
-        slug="sink-missing",
-    )
-
-
-def _to_wrong(to: object, at: Place) -> DefinitionError:
+def _sink_problem(to: object) -> DefinitionError | None:
+    if to is None:
+        return DefinitionError(
+            "@hr.stream needs a sink: to=….",
+            fix='Name a sink in headrace.toml, to="metrics", or pass one: '
+            'to=hr.parquet("data/out").',
+            slug="sink-missing",
+        )
+    if isinstance(to, str) or getattr(getattr(to, "capabilities", None), "is_sink", False):
+        return None
     kind = getattr(to, "kind", None)
     return DefinitionError(
         f"to={kind or repr(to)} is not a sink.",
         why=f"{kind} can only be read." if kind else "A sink is a name or a connector.",
-        where=str(at),
         fix='For example to=hr.parquet("data/out"), to=hr.console() or to=hr.each_batch(function).',
         slug="not-a-sink",
     )
 
 
-def _mode_wrong(mode: object, at: Place) -> DefinitionError:
+def _mode_problem(mode: object) -> DefinitionError | None:
+    if mode in MODES:
+        return None
     meant = closest(str(mode), MODES)
     return DefinitionError(
         f"Invalid mode: {mode!r}. Allowed: {', '.join(MODES)}.",
-        where=str(at),
         fix=f'Write mode="{meant}".' if meant else 'Remove it for "append".',
         slug="bad-mode",
     )

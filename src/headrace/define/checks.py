@@ -32,9 +32,9 @@ def connector_problems(
                 slug="not-replayable",
             )
         )
-    is_at_once = isinstance(node.trigger, RealTime | Continuous)
     able = node.sink.capabilities
-    if is_at_once and able.is_broker and able.delivery == "exactly-once":
+    is_transactional = able.is_broker and able.delivery == "exactly-once"
+    if is_transactional and isinstance(node.trigger, RealTime | Continuous):
         found.append(
             DefinitionError(
                 f"{node.name!r} cannot write exactly once in real time.",
@@ -55,9 +55,8 @@ def connector_problems(
         for name, source in sources.items()
         if source is not None and node.sink.feeds(source)
     ]
-    return found + (
-        _production_problems(node, {**sources, "the sink": node.sink}) if production else []
-    )
+    used = {**sources, "the sink": node.sink} if production else {}
+    return found + _production_problems(node, used)
 
 
 def column_problem(node: GraphNode, columns: Sequence[tuple[str, str]]) -> DefinitionError | None:
@@ -146,10 +145,7 @@ def timer_problem(
 _REAL_TIME = {
     "EvalPython": ("a Python function", "Use Spark's own functions (F.…, SQL)"),
     "MapIn": ("a Python function", "Use Spark's own functions (F.…, SQL)"),
-    "Join": (
-        "a join that is not a broadcast equi-join",
-        "Broadcast the table: F.broadcast(…)",
-    ),
+    "Join": ("a join that is not a broadcast equi-join", "Broadcast the table: F.broadcast(…)"),
     "Exchange": ("a repartition", "Remove the repartition"),
     "Coalesce": ("a repartition", "Remove the coalesce"),
 }
@@ -217,17 +213,14 @@ def too_few_slots(
 
 
 def not_a_dataframe(node: GraphNode, result: object) -> DefinitionError:
-    if result is None:
-        what, fix = "None", "Add a `return` statement."
-        why = "The function has no `return`."
-    else:
-        what, fix = f"{type(result).__name__} {result!r:.60}", None
-        why = "It must return a DataFrame or SQL text; sources and tables may return a connector."
+    what = "None" if result is None else f"{type(result).__name__} {result!r:.60}"
     return DefinitionError(
         f"{node.name!r} returned {what}, not a DataFrame.",
-        why=why,
+        why="The function has no `return`."
+        if result is None
+        else "It must return a DataFrame or SQL text; sources and tables may return a connector.",
         where=node.place,
-        fix=fix,
+        fix="Add a `return` statement." if result is None else None,
         slug="not-a-dataframe",
     )
 
@@ -244,14 +237,11 @@ def not_streaming(node: GraphNode, inputs: Sequence[str]) -> DefinitionError:
 
 
 def not_static(node: GraphNode) -> DefinitionError:
+    what = f"{node.name!r} cannot be read as a batch: it returns a stream."
+    fix = "Return a connector (hr.parquet …), which can be read both ways."
     if node.kind == "table":
-        what, fix = (
-            f"The table {node.name!r} is a stream.",
-            "Use spark.read, or make it a @hr.source.",
-        )
-    else:
-        what = f"{node.name!r} cannot be read as a batch: it returns a stream."
-        fix = "Return a connector (hr.parquet …), which can be read both ways."
+        what = f"The table {node.name!r} is a stream."
+        fix = "Use spark.read, or make it a @hr.source."
     return DefinitionError(what, where=node.place, fix=fix, slug="not-static")
 
 

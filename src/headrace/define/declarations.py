@@ -7,8 +7,9 @@ user's test, the process has one collector, where a new declaration replaces the
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,18 +54,12 @@ class Collector:
 
     def place(self, file: str, line: int) -> Place:
         """Relative to the project, also for a deployed copy."""
-        path = os.path.realpath(file)
-        for folder in (self.root, self.project):
-            if folder is not None and (inside := _relative(path, folder)):
-                return Place(inside, line)
-        return Place(file, line)
+        return Place(next(iter(self._relative(file)), file), line)
 
     def owns(self, file: str) -> bool:
         """Whether a file belongs to the user and not to a library."""
-        path = os.path.realpath(file)
-        folders = [f for f in (self.root, self.project) if f is not None]
-        inside = [rel for f in folders if (rel := _relative(path, f))]
-        return any("site-packages" not in rel and ".venv" not in rel for rel in inside)
+        inside = self._relative(file)
+        return any("site-packages" not in path and ".venv" not in path for path in inside)
 
     def innermost(self, traceback: TracebackType | None) -> Place | None:
         """The innermost line of the user in a traceback."""
@@ -76,10 +71,11 @@ class Collector:
             traceback = traceback.tb_next
         return found
 
-
-def _relative(path: str, folder: Path) -> str | None:
-    above = os.path.realpath(folder) + os.sep
-    return path[len(above) :] if path.startswith(above) else None
+    def _relative(self, file: str) -> list[str]:
+        """The path below `root` and below `project`, as far as it is there."""
+        path = Path(os.path.realpath(file))
+        folders = [Path(os.path.realpath(f)) for f in (self.root, self.project) if f is not None]
+        return [str(path.relative_to(f)) for f in folders if path != f and path.is_relative_to(f)]
 
 
 _process_wide = Collector()
@@ -95,14 +91,12 @@ def outside() -> Collector:
     return _process_wide
 
 
-class collecting:  # noqa: N801 — used as `with collecting(collector):`
-    def __init__(self, collector: Collector) -> None:
-        self.collector = collector
-
-    def __enter__(self) -> Collector:
-        self._token = _current.set(self.collector)
-        self.collector.is_loading = True
-        return self.collector
-
-    def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
+@contextlib.contextmanager
+def collecting(collector: Collector) -> Iterator[Collector]:
+    """Record the declarations made inside, and their mistakes, in this collector."""
+    token = _current.set(collector)
+    collector.is_loading = True
+    try:
+        yield collector
+    finally:
+        _current.reset(token)

@@ -68,17 +68,15 @@ def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Gr
     """All problems, and the valid rest of the graph, which can still be checked."""
     problems: list[Error] = list(collector.problems)
     unsound: dict[str, Error] = {}
-    nodes: dict[str, GraphNode] = {}
-    for node in _from_settings(settings, problems, unsound):
-        nodes[node.name] = node
-    udfs: dict[str, str] = {}
+    nodes = {node.name: node for node in _from_settings(settings, problems, unsound)}
+    udfs: dict[str, Declaration] = {}
     for one in collector.declared:
-        first = udfs.get(one.name) if one.kind == "udf" else _place_of(nodes.get(one.name))
+        first = udfs.get(one.name) if one.kind == "udf" else nodes.get(one.name)
         if first is not None:
-            problems.append(_duplicate_name(one, first))
+            problems.append(_duplicate_name(one, str(first.place)))
             unsound |= {one.name: problems[-1]} if one.kind != "udf" else {}
         elif one.kind == "udf":
-            udfs[one.name] = str(one.place)
+            udfs[one.name] = one
         else:
             before = len(problems)
             nodes[one.name] = _node(one, pipeline, settings, problems)
@@ -354,10 +352,6 @@ def _sink_conflict(
 def _overlap(one: str, other: str) -> bool:
     one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
     return one.startswith(other) or other.startswith(one)
-
-
-def _place_of(node: GraphNode | None) -> str | None:
-    return node.place if node is not None else None
 
 
 def _duplicate_name(one: Declaration, first: str) -> DefinitionError:
