@@ -36,10 +36,7 @@ DEPTH_MAX = 32  # of nested tables and lists
 def find_project(start: Path) -> Path:
     """The nearest parent folder with a headrace.toml, else `start` itself."""
     start = start.resolve()
-    for folder in (start, *start.parents):
-        if (folder / FILE).is_file():
-            return folder
-    return start
+    return next((f for f in (start, *start.parents) if (f / FILE).is_file()), start)
 
 
 @dataclass(frozen=True)
@@ -119,11 +116,10 @@ def load(project: Path, profile: str = DEV, toml: Path | None = None) -> Setting
     whole = _parse_toml(text)
     profiles = whole.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
-        fix = "Write [profiles.NAME], and below it the settings that differ."
         raise ConfigError(
             "profiles must contain tables.",
             where=settings_schema.place(text, ["profiles"]),
-            fix=fix,
+            fix="Write [profiles.NAME], and below it the settings that differ.",
         )
     if profile != DEV and profile not in profiles:
         known = sorted({DEV, *profiles})

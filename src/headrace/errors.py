@@ -54,12 +54,8 @@ class Error(Exception):
         }
 
     def __str__(self) -> str:
-        lines = [self.what]
-        lines += [f"  {name}: {text}" for name, text in self._details() if text]
-        return "\n".join(lines)
-
-    def _details(self) -> Sequence[tuple[str, str | None]]:
-        return (("why", self.why), ("where", self.where), ("fix", self.fix))
+        details = (("why", self.why), ("where", self.where), ("fix", self.fix))
+        return "\n".join([self.what, *(f"  {name}: {text}" for name, text in details if text)])
 
 
 class ConfigError(Error):

@@ -43,12 +43,8 @@ def identify(pid: int) -> Process | None:
 
 def is_alive(process: Process) -> bool:
     """False for zombies, for another process with the same pid, and after a reboot."""
-    if process.boot != boot_id():
-        return False
-    started = _read_start_time(process.pid)
-    if started is None:
-        return False
-    return abs(started - process.started) <= _TICKS_TOLERANCE_S
+    now = identify(process.pid) if process.boot == boot_id() else None
+    return now is not None and abs(now.started - process.started) <= _TICKS_TOLERANCE_S
 
 
 def find_marked(state: Path) -> list[MarkedProcess]:

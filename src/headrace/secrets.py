@@ -36,7 +36,7 @@ def resolved_values() -> frozenset[str]:
 def values(settings: object, environment: Mapping[str, str] = os.environ) -> frozenset[str]:
     """The values of all references in the settings; missing ones are skipped."""
     if isinstance(settings, Mapping):
-        return frozenset().union(*(values(item, environment) for item in settings.values()))
+        settings = list(settings.values())
     if isinstance(settings, list | tuple):
         return frozenset().union(*(values(item, environment) for item in settings))
     found = set()

@@ -245,4 +245,4 @@ def test_a_sink_without_a_query_has_no_folder() -> None:
     writer: Any = object()
 
     with pytest.raises(ConnectorError, match="no folder"):
-        hr.alert(key="c", title="t").attach(writer, query="q", mode="append", checkpoint=None)
+        hr.alert(key="c", title="t").configure(writer, "append")

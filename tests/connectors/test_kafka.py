@@ -294,7 +294,7 @@ def test_other_settings_pass_through() -> None:
     given = {"kafka.fetch.min.bytes": 5, "failOnDataLoss": True}
     found = kafka(SERVERS, subscribe="t", options=given)
 
-    assert found._resolved_options() == {"kafka.fetch.min.bytes": "5", "failOnDataLoss": "true"}
+    assert found.options == {"kafka.fetch.min.bytes": "5", "failOnDataLoss": "true"}
 
 
 # ---- columns of a record

@@ -8,6 +8,7 @@ Invariant: reads only; returns a consistent state or raises, never a part.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable
@@ -184,20 +185,17 @@ def _entries(file: Path) -> list[dict[str, Any]]:
 
 def _parse_lines(file: Path, lines: list[str]) -> list[Any]:
     """All at once for speed; one by one if that fails, to find the damaged line."""
-    try:
+    with contextlib.suppress(ValueError, RecursionError):
         found: list[Any] = json.loads(f"[{','.join(lines)}]")
         if len(found) == len(lines):
             return found
-    except (ValueError, RecursionError):
-        pass
-    return [_line(file, line) for line in lines]
-
-
-def _line(file: Path, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as exc:
-        raise _damaged_file(file, f"a line is not JSON ({line[:60]!r})") from exc
+    found = []
+    for line in lines:
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError) as exc:
+            raise _damaged_file(file, f"a line is not JSON ({line[:60]!r})") from exc
+    return found
 
 
 def _apply(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.checkpoints import layout
+from headrace.checkpoints.problems import json_object, numbered_entries
 from headrace.config import local_path
 from headrace.model.gaps import Gap
 
@@ -27,11 +27,9 @@ def read(checkpoint: str) -> Positions | None:
 def are_behind(gaps: Iterable[Mapping[str, Any]]) -> bool:
     """Whether the queries have passed all these gaps; False if a position is unknown."""
     found = [Gap.from_json(gap) for gap in gaps]
-    stand = {
-        checkpoint: _read_strict(checkpoint) for checkpoint in {gap.checkpoint for gap in found}
-    }
-    return None not in stand.values() and all(
-        gap.is_behind((stand[gap.checkpoint] or {}).get(gap.topic, {}).get(gap.partition))
+    positions = {path: _read_strict(path) for path in {gap.checkpoint for gap in found}}
+    return None not in positions.values() and all(
+        gap.is_behind((positions[gap.checkpoint] or {}).get(gap.topic, {}).get(gap.partition))
         for gap in found
     )
 
@@ -47,8 +45,7 @@ def _read_strict(checkpoint: str) -> Positions | None:
 
 def done(checkpoint: Path) -> Iterator[tuple[Positions, float]]:
     """End position and commit time of each batch that is still in the checkpoint, in order."""
-    numbers = [int(p.name) for p in (checkpoint / "commits").glob("[0-9]*") if p.name.isdigit()]
-    for batch in sorted(numbers):
+    for batch in sorted(int(path.name) for path in numbered_entries(checkpoint / "commits")):
         try:
             when = (checkpoint / "commits" / str(batch)).stat().st_mtime
         except FileNotFoundError:
@@ -58,25 +55,23 @@ def done(checkpoint: Path) -> Iterator[tuple[Positions, float]]:
 
 def at(checkpoint: Path, batch: int) -> Positions:
     """After this batch; {} if it is no longer in the checkpoint."""
-    try:
-        text = (checkpoint / "offsets" / str(batch)).read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return {}
     found: Positions = {}
-    for line in layout.source_lines(text):
-        found |= from_json(_object(line))
+    for line in layout.source_lines(_read_text(checkpoint / "offsets" / str(batch))):
+        found |= from_json(json_object(line))
     return found
 
 
 def first(checkpoint: Path | None, source: int) -> Positions:
     """The start of a source; {} if it is not a topic, or unknown."""
-    if checkpoint is None:
-        return {}
+    text = _read_text(checkpoint / "sources" / str(source) / "0") if checkpoint else ""
+    return from_json(json_object(text[text.find("{") :]))  # after a zero byte and a version
+
+
+def _read_text(path: Path) -> str:
     try:
-        text = (checkpoint / "sources" / str(source) / "0").read_text("utf-8")
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
-        return {}
-    return from_json(_object(text[text.find("{") :]))  # after a zero byte and a version
+        return ""
 
 
 def from_json(offsets: Mapping[str, object]) -> Positions:
@@ -86,11 +81,3 @@ def from_json(offsets: Mapping[str, object]) -> Positions:
         if isinstance(partitions, dict) and all(str(p).isdigit() for p in partitions):
             found[topic] = {int(p): n for p, n in partitions.items() if isinstance(n, int)}
     return found
-
-
-def _object(line: str) -> dict[str, object]:
-    try:
-        body = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}

@@ -8,11 +8,10 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BYTES_MAX = 16 * 1024 * 1024  # larger than any offsets or commits file
 RESTORE = "restore the checkpoint from a backup"
@@ -60,6 +59,15 @@ def is_json(text: str) -> bool:
     return True
 
 
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """{} if it is not a JSON object."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
 def is_json_object(text: str) -> bool:
     return text.strip().startswith("{") and is_json(text)
 
@@ -76,13 +84,11 @@ def checksum_mismatch(file: Path) -> Problem | None:
         sums, content = crc.read_bytes(), file.read_bytes()
     except OSError:
         return None
-    if len(sums) < 8 or sums[:4] != b"crc\0":
-        return None
-    size = struct.unpack(">I", sums[4:8])[0]
-    if size == 0:
+    size = int.from_bytes(sums[4:8], "big")
+    if len(sums) < 8 or sums[:4] != b"crc\0" or size == 0:
         return None
     chunks = [content[i : i + size] for i in range(0, len(content), size)]
-    if b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks) == sums[8:]:
+    if b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks) == sums[8:]:
         return None
     what = f"{file} does not match its checksum {crc.name}: one of the two was changed."
     fix = f"restore both from a backup; if you edited {file.name} on purpose: rm {crc}"

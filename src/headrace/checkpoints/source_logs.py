@@ -12,7 +12,6 @@ Invariant: limited work for any number of files, and never raises; unreadable en
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from headrace.checkpoints.problems import (
     entries,
     first_gap,
     is_json_object,
+    json_object,
     numbered_entries,
 )
 
@@ -173,25 +173,17 @@ def _read(file: Path, is_compact: bool) -> tuple[list[bytes], float]:
             log.seek(size - BYTES_MAX)
             return log.read(BYTES_MAX).splitlines()[1:], 1.0
         lines: list[bytes] = []
-        for start in _places(size):
-            log.seek(start)
-            lines += log.read(BYTES_MAX // SLICES).splitlines()[
-                1:-1
-            ]  # the first and last are partial
+        length = BYTES_MAX // SLICES
+        for number in range(SLICES):
+            log.seek(number * (size - length) // (SLICES - 1))
+            part = log.read(length).splitlines()
+            lines += part[1:-1]  # the first and the last line are incomplete
     return lines, BYTES_MAX / size
 
 
-def _places(size: int) -> Iterator[int]:
-    length = BYTES_MAX // SLICES
-    return (number * (size - length) // (SLICES - 1) for number in range(SLICES))
-
-
 def _body(line: bytes, entry: int) -> dict[str, Any]:
-    try:
-        body = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) and body.get("batchId") == entry else {}
+    body = json_object(line)
+    return body if body.get("batchId") == entry else {}
 
 
 def _time(body: dict[str, Any]) -> int | None:

@@ -21,14 +21,13 @@ from headrace.connectors.connector import (
     Capabilities,
     Connector,
     check_all,
-    configure_writer,
     query_id,
     require,
     require_choice,
     require_folder,
 )
 from headrace.connectors.kafka.connector import Kafka
-from headrace.durations import parse_duration
+from headrace.durations import optional_duration
 from headrace.errors import ConnectorError
 from headrace.json_file import write_file
 from headrace.model.alerts import SEVERITIES, AlertRow
@@ -78,10 +77,9 @@ class AlertSink(Connector):
         return None if self.topic else "[alerts] in headrace.toml, the topic for alert rows"
 
     def bind_to_query(self, settings: Settings, pipeline: str, query: str) -> AlertSink:
-        path = str(StatePaths(settings.state).alert_rows / pipeline / query)
-        owner = (
-            Owner(home(StatePaths(settings.state)), pipeline, query) if settings.alerts else None
-        )
+        places = StatePaths(settings.state)
+        path = str(places.alert_rows / pipeline / query)
+        owner = Owner(home(places), pipeline, query) if settings.alerts else None
         return replace(self, path=path, topic=topic_of(settings), owner=owner)
 
     def fields(self) -> dict[str, Any]:
@@ -116,25 +114,19 @@ class AlertSink(Connector):
         return frame.withColumn(alert_rows.RESOLVED, F.coalesce(resolved, F.lit(False)))
 
     def sink_problem(self, columns: Mapping[str, str]) -> str | None:
-        at = (self.at,) if self.at else ()
-        used = {"key": self.key, "title": alert_rows.columns_in(self.title), "at": at}
-        for role, names in used.items():
-            if wrong := named.find_unknown(role, names, columns):
-                return wrong
-        if self.at and columns[self.at] not in _TIMES:
+        title = alert_rows.columns_in(self.title)
+        problem = named.find_problem({"key": self.key, "title": title, "at": (self.at,)}, columns)
+        if problem is None and self.at and columns[self.at] not in _TIMES:
             return f"at={self.at!r} has the type {columns[self.at]}, not timestamp"
-        return named.find_unsupported(self.key, columns)
+        return problem
 
-    def attach(
-        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
-    ) -> DataStreamWriter:
+    def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:
         folder = require_folder(self.kind, self.path)
 
         def take(frame: DataFrame, batch: int) -> None:
             of = alert_rows.AlertBatch(query_id(frame), batch, time.time())
             write(folder, of, self.lines(frame, of))
 
-        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
         return writer.foreachBatch(take)
 
     def lines(self, frame: DataFrame, batch: alert_rows.AlertBatch) -> list[AlertRow]:
@@ -167,9 +159,9 @@ def alert(
         lambda: _check_title(title),
         lambda: require("clear", "x" if clear is None else clear, str, 'clear="…"'),
         lambda: require("at", "x" if at is None else at, str, 'at="…"'),
-        lambda: resolve_after is None or parse_duration(resolve_after),
+        lambda: optional_duration(resolve_after),
     )
-    after = None if resolve_after is None else parse_duration(resolve_after)
+    after = optional_duration(resolve_after)
     return AlertSink(named.parse_names("key", key), _check_title(title), severity, clear, after, at)
 
 

@@ -43,21 +43,20 @@ def parse_name(name: str, value: object) -> str | None:
     return found[0] if found else None
 
 
-def find_unknown(role: str, names: Iterable[str], columns: Mapping[str, str]) -> str | None:
-    """A message for the first unknown name, with the closest match."""
-    for name in names:
-        if name not in columns:
-            meant = closest(name, columns)
-            hint = f"did you mean {meant!r}? " if meant else ""
-            shown = ", ".join(columns)
-            return f"{role} names the unknown column {name!r}; {hint}The columns are {shown}"
-    return None
-
-
-def find_unsupported(key: Iterable[str], columns: Mapping[str, str]) -> str | None:
-    """A message for a key that cannot be compared, or a column that Arrow cannot represent."""
-    for name in key:
-        if _NO_KEY.match(columns[name]):
+def find_problem(
+    used: Mapping[str, Iterable[str | None]], columns: Mapping[str, str]
+) -> str | None:
+    """Why these columns do not fit a sink that uses `used`, its parameters with column names: an
+    unknown name, a key that cannot be compared, or a column that Arrow cannot represent."""
+    for role, names in used.items():
+        for name in names:
+            if name and name not in columns:
+                meant = closest(name, columns)
+                hint = f"did you mean {meant!r}? " if meant else ""
+                shown = ", ".join(columns)
+                return f"{role} names the unknown column {name!r}; {hint}The columns are {shown}"
+    for name in used["key"]:
+        if name and _NO_KEY.match(columns[name]):
             return f"the key {name!r} has the type {columns[name]}; keys must be simple values"
     for name, kind in columns.items():
         if _NOT_KEPT.search(kind):

@@ -68,8 +68,13 @@ class Connector:
     def attach(
         self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
     ) -> DataStreamWriter:
-        """Set format, options, mode, name and checkpoint; the caller sets the trigger and starts
+        """Set name, mode, checkpoint, format and options; the caller sets the trigger and starts
         the query."""
+        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
+        return self.configure(writer, mode)
+
+    def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:
+        """Set format and options, or the function that gets the batches."""
         raise ConnectorError(
             f"{self.kind} is not a sink.",
             why="It can only be read.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.connectors.connector import Capabilities, Connector, configure_writer
+from headrace.connectors.connector import Capabilities, Connector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,10 +26,7 @@ class Console(Connector):
         not_for_production="the console is not idempotent and stores nothing: it only prints rows",
     )
 
-    def attach(
-        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
-    ) -> DataStreamWriter:
-        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
+    def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:
         writer = writer.format("console").option("numRows", self.rows)
         return writer.option("truncate", self.truncate)
 

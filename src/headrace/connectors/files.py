@@ -21,7 +21,6 @@ from headrace.connectors.connector import (
     Capabilities,
     Connector,
     check_all,
-    configure_writer,
     plain_options,
     require,
     require_choice,
@@ -100,22 +99,16 @@ class Files(Connector):
             options["maxFilesPerTrigger"] = str(self.max_files)
         if streaming and self.max_bytes:
             options["maxBytesPerTrigger"] = str(self.max_bytes)
-        if self.format in _OWN_SCHEMA:
-            known = self.schema or _OWN_SCHEMA[self.format]
-        else:
-            known = self.schema or schema or self._find_schema(spark)
+        known = self.schema or _OWN_SCHEMA.get(self.format)
+        if self.format not in _OWN_SCHEMA:
+            known = known or schema or self._find_schema(spark)
         if known is not None:
             reader = reader.schema(known)
         return reader.options(**options).load(self.path)
 
-    def attach(
-        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
-    ) -> DataStreamWriter:
-        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
-        writer = writer.format(self.format).options(**resolve_secrets(self.options))
-        if self.partition_by:
-            writer = writer.partitionBy(*self.partition_by)
-        return writer.option("path", self.path)
+    def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:
+        configured: DataStreamWriter = self._with_format(writer).option("path", self.path)
+        return configured
 
     def write(self, frame: DataFrame) -> None:
         if not self.capabilities.is_sink:
@@ -128,12 +121,11 @@ class Files(Connector):
                 fix="Write to another folder, or send the rows to the stream's source.",
                 slug="sink-of-a-stream",
             )
-        writer = (
-            frame.write.format(self.format).mode("append").options(**resolve_secrets(self.options))
-        )
-        if self.partition_by:
-            writer = writer.partitionBy(*self.partition_by)
-        writer.save(self.path)
+        self._with_format(frame.write.mode("append")).save(self.path)
+
+    def _with_format(self, writer: Any) -> Any:
+        writer = writer.format(self.format).options(**resolve_secrets(self.options))
+        return writer.partitionBy(*self.partition_by) if self.partition_by else writer
 
     def prepare_output(self, spark: SparkSession) -> None:
         """Create the folder and its log: a reader that starts before the first batch would
@@ -188,17 +180,15 @@ class Files(Connector):
         found = self._infer_schema(spark)
         if found and self.format in _CARRY_SCHEMA:
             return found
-        example = found or "id int, name string"
         why = f"{self.format} files may differ in columns, and a stream cannot change its columns."
         if self.format in _CARRY_SCHEMA:
             why = "It contains no files to read the schema from."
+        example = 'Add one, for example schema="id int, name string".'
         raise ConnectorError(
             f"The {self.format} source {self.path} needs a schema.",
             why=why,
             where=self.path,
-            fix=f'Add schema="{example}".'
-            if found
-            else f'Add one, for example schema="{example}".',
+            fix=f'Add schema="{found}".' if found else example,
             slug="missing-schema",
         )
 

@@ -109,12 +109,10 @@ def settings(names: Iterable[str], user: Mapping[str, str]) -> dict[str, str]:
             jars += [str(path) for path in found]
         else:
             packages.append(wanted)
-    made = {}
-    if jars:
-        made[JARS] = ",".join([*filter(None, [user.get(JARS)]), *jars])
-    if packages:
-        made[PACKAGES] = ",".join([*filter(None, [user.get(PACKAGES)]), *packages])
-    return made
+    given = {JARS: jars, PACKAGES: packages}
+    return {
+        key: ",".join(filter(None, [user.get(key), *given[key]])) for key in given if given[key]
+    }
 
 
 def _is_given(wanted: str, user: Mapping[str, str]) -> bool:

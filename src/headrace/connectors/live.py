@@ -18,7 +18,6 @@ from headrace.connectors import columns as named
 from headrace.connectors.connector import (
     Capabilities,
     Connector,
-    configure_writer,
     require_choice,
     require_folder,
     require_int,
@@ -78,15 +77,9 @@ class Live(Connector):
         return frame
 
     def sink_problem(self, columns: Mapping[str, str]) -> str | None:
-        used = {"key": self.key, "x": (self.x,) if self.x else (), "y": self.y}
-        for role, names in used.items():
-            if wrong := named.find_unknown(role, names, columns):
-                return wrong
-        return named.find_unsupported(self.key, columns)
+        return named.find_problem({"key": self.key, "x": (self.x,), "y": self.y}, columns)
 
-    def attach(
-        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
-    ) -> DataStreamWriter:
+    def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:
         about = {"key": list(self.key), "chart": self.chart, "x": self.x, "y": list(self.y)}
         table = LiveSnapshots(require_folder(self.kind, self.path), self.key, self.rows, about)
         is_whole = mode == "complete"
@@ -96,7 +89,6 @@ class Live(Connector):
             rows, is_cut = named.collect_rows(frame, self.rows, last=not is_whole)
             table.add(batch, rows, at=time.time(), is_whole=is_whole, is_cut=is_cut)
 
-        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
         return writer.foreachBatch(take)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.connectors.connector import Capabilities, Connector, configure_writer
+from headrace.connectors.connector import Capabilities, Connector
 from headrace.errors import ConnectorError
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ class EachRow(_UserFunction):
         delivery_why="the function gets the rows of a failed batch again",
     )
 
-    def attach(
-        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
-    ) -> DataStreamWriter:
-        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
+    def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:
         return writer.foreach(self.function)
 
 
@@ -59,10 +56,7 @@ class EachBatch(_UserFunction):
         delivery_why="exactly once if the function is idempotent for each batch_id",
     )
 
-    def attach(
-        self, writer: DataStreamWriter, *, query: str, mode: str, checkpoint: str | None
-    ) -> DataStreamWriter:
-        writer = configure_writer(writer, query=query, mode=mode, checkpoint=checkpoint)
+    def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:
         return writer.foreachBatch(self.function)
 
 

@@ -101,12 +101,11 @@ class Kafka(Connector):
         return flatten(super().fields(), "reading", "login")
 
     def resolve_paths(self, project: Path) -> Kafka:
-        def found(path: str | None) -> str | None:
-            return resolve_path(project, path) if path else None
-
-        ca, certificate, key = self.login.ca, self.login.certificate, self.login.key
-        login = replace(self.login, ca=found(ca), certificate=found(certificate), key=found(key))
-        return replace(self, login=login)
+        given = {name: getattr(self.login, name) for name in ("ca", "certificate", "key")}
+        paths: dict[str, Any] = {
+            name: resolve_path(project, path) for name, path in given.items() if path
+        }
+        return replace(self, login=replace(self.login, **paths))
 
     def accepting_gap(self) -> Kafka:
         return replace(self, options={**self.options, "failOnDataLoss": "false"})
@@ -121,7 +120,12 @@ class Kafka(Connector):
         try:
             return re.fullmatch(self.pattern or "", topic) is not None
         except re.error as exc:
-            raise _pattern_error(self.pattern, exc) from exc
+            raise ConnectorError(
+                f"Invalid pattern: {self.pattern!r}: {exc}.",
+                why="It must be valid in Java, for Spark, and in Python, for Headrace.",
+                fix="Use the common syntax: letters, [classes], ., *, +, ?, |, (groups).",
+                slug="bad-option",
+            ) from exc
 
     def lacks_as_source(self) -> str | None:
         named = self.topic or "TOPIC"
@@ -157,9 +161,8 @@ class Kafka(Connector):
         options |= self.reading.options(streaming=streaming)
         if self.headers:
             options["includeHeaders"] = "true"
-        rows: DataFrame = (
-            reader.format("kafka").options(**(options | self._resolved_options())).load()
-        )
+        options |= resolve_secrets(self.options)
+        rows: DataFrame = reader.format("kafka").options(**options).load()
         return rows
 
     def attach(
@@ -170,7 +173,7 @@ class Kafka(Connector):
         if self.exactly_once:
             client_errors.confluent()  # raises if it is not installed
             sink = transactions.Transactions(
-                self.client(), self._resolved_options(), self.topic, checkpoint
+                self.client(), resolve_secrets(self.options), self.topic, checkpoint
             )
             return writer.foreachBatch(sink.take)
         return writer.format("kafka").options(**self._sink_options())
@@ -201,16 +204,13 @@ class Kafka(Connector):
             return {"assign": json.dumps(dict(self.assign))}
         return {"subscribe": ",".join(self.subscribe or ((self.topic,) if self.topic else ()))}
 
-    def _resolved_options(self) -> dict[str, str]:
-        return resolve_secrets(self.options)
-
     def _sink_options(self) -> dict[str, str]:
         options = self._client()
         if self.topic:
             options["topic"] = self.topic
         if self.headers:
             options["includeHeaders"] = "true"
-        return options | self._resolved_options()
+        return options | resolve_secrets(self.options)
 
 
 def find_column_problem(
@@ -317,15 +317,6 @@ def _check_topics(given: Mapping[str, object], topic: str | None) -> None:
         )
 
 
-def _pattern_error(pattern: str | None, exc: re.error) -> ConnectorError:
-    return ConnectorError(
-        f"Invalid pattern: {pattern!r}: {exc}.",
-        why="It must be valid in Java, for Spark, and in Python, for Headrace.",
-        fix="Use the common syntax: letters, [classes], ., *, +, ?, |, (groups).",
-        slug="bad-option",
-    )
-
-
 def _check_exactly_once(exactly_once: bool, is_source: bool) -> None:
     if exactly_once and is_source:
         raise ConnectorError(
@@ -344,15 +335,13 @@ def _parse_names(value: str | list[str] | None) -> tuple[str, ...]:
 
 
 def _parse_assign(value: Mapping[str, list[int]] | str | None) -> dict[str, list[int]]:
-    example = 'assign={"topic": [0, 1]}'
     try:
         given = json.loads(value) if isinstance(value, str) else value or {}
-        made = {str(topic): [int(one) for one in found] for topic, found in given.items()}
+        return {str(topic): [int(one) for one in found] for topic, found in given.items()}
     except (ValueError, TypeError, AttributeError) as exc:
         raise ConnectorError(
             f"Invalid assign: {value!r}.",
             why=str(exc),
-            fix=f"Write {example}.",
+            fix='Write assign={"topic": [0, 1]}.',
             slug="bad-option",
         ) from exc
-    return made
