@@ -103,9 +103,7 @@ class Settings:
 
 
 def load(project: Path, profile: str = DEV, toml: Path | None = None) -> Settings:
-    """Read the project's headrace.toml, or `toml`, a deployed copy.
-
-    Without a file, all settings have their defaults."""
+    """Read headrace.toml, or `toml`, a deployed copy. Without a file, all settings are defaults."""
     project = project.resolve()
     path = toml or project / FILE
     try:

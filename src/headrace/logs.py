@@ -27,22 +27,19 @@ _always: dict[str, str] = {}
 def configure(
     *,
     format: str = "text",
-    level: int = logging.INFO,
     stream: TextIO | None = None,
     is_guest: bool = False,
     **about: str,
 ) -> None:
     """Call once, in main. `about` (pipeline=, run=) is added to every line of this process.
-
-    `is_guest`: the process belongs to a script; leave Python's root logger to it.
-    """
+    `is_guest`: the process belongs to a script; leave Python's root logger to it."""
     _always.clear()
     _always.update(about)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_add_about)
     handler.setFormatter(_Json() if format == "json" else _Text())
     ours = logging.getLogger("headrace")
-    ours.setLevel(level)
+    ours.setLevel(logging.INFO)
     ours.propagate = not is_guest
     top = ours if is_guest else logging.getLogger()
     for old in list(top.handlers):
@@ -96,18 +93,13 @@ def _at(record: logging.LogRecord) -> str:
 
 def keep_short(path: Path, bytes_max: int) -> bool:
     """Above the limit, copy the file to NAME.1 and truncate it; its writer appends (O_APPEND).
-
-    Lines written between the two steps are lost.
-    """
-    try:
-        if path.stat().st_size <= bytes_max:
-            return False
-    except OSError:
-        return False
-    with contextlib.suppress(OSError):  # on a full disk, make room without a copy
-        shutil.copyfile(path, path.with_name(path.name + ".1"))
-        path.with_name(path.name + ".1").chmod(0o600)
+    Lines written between the two steps are lost."""
     with contextlib.suppress(OSError):
-        os.truncate(path, 0)
-        return True
+        if path.stat().st_size > bytes_max:
+            copy = path.with_name(path.name + ".1")
+            with contextlib.suppress(OSError):  # on a full disk, make room without a copy
+                shutil.copyfile(path, copy)
+                copy.chmod(0o600)
+            os.truncate(path, 0)
+            return True
     return False

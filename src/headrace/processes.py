@@ -63,11 +63,8 @@ def is_marked(process: Process, run: str, state: Path) -> bool:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The environment at the start of a process; empty if it has ended or is another user's.
-
-    During exec the environment is empty, usually for less than a millisecond. Without the retry, a
-    child of ours would look like a foreign process.
-    """
+    """The environment at the start of a process; empty if it has ended or is another user's. It is
+    also empty for a moment during exec. Without the retry, a child of ours would look foreign."""
     deadline = time.monotonic() + _LOADING_S
     while (found := _environment(pid)) == {} and _is_program(pid) and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -21,7 +21,7 @@ from headrace.model.limits import (
     WatchdogLimits,
 )
 from headrace.model.web import WebSettings
-from headrace.spelling import closest
+from headrace.spelling import suggest
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -80,13 +80,12 @@ def _problem(error: dict[str, Any], text: str) -> Error:
     name, where = ".".join(keys), place(text, keys)
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         allowed = _allowed_keys(keys[:-1])
-        meant = closest(keys[-1], allowed)
         table = f"[{'.'.join(keys[:-1])}]" if keys[:-1] else FILE
         return ConfigError(
             f"Unknown setting {keys[-1]!r} in {table}.",
             why=f"Allowed: {', '.join(allowed)}.",
             where=where,
-            fix=f"Did you mean {meant!r}?" if meant else "Remove it.",
+            fix=suggest(keys[-1], allowed, "Remove it."),
             slug="unknown-setting",
         )
     value, why = error.get("input"), error["msg"]

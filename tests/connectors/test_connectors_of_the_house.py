@@ -214,7 +214,7 @@ def test_a_function_that_cannot_be_called_so_is_refused(make: Any, target: Any) 
 
 def test_others_add_kinds_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = EntryPoint("mine", "headrace.connectors.memory:memory", kinds.GROUP)
-    monkeypatch.setattr(kinds, "entry_points", lambda group: [theirs])
+    monkeypatch.setattr(kinds, "entry_points", lambda **_: [theirs])
 
     made = kinds.build_connector({"kind": "mine"})
 

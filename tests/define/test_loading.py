@@ -222,7 +222,7 @@ def test_a_missing_file_is_told_from_a_missing_module(tmp_path: Path) -> None:
     problem = refused("oders.py", tmp_path)
 
     assert problem.code == "file-missing"
-    assert problem.fix == "Did you mean orders.py?"
+    assert problem.fix == "Did you mean 'orders.py'?"
 
 
 def test_a_file_that_exits_is_told(tmp_path: Path) -> None:

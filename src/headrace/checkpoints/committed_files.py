@@ -35,10 +35,8 @@ class CommittedFile:
 
 
 def files(path: Path, *, with_batches: bool = True) -> list[CommittedFile]:
-    """In the order of the log; [] before the first batch.
-
-    `with_batches=False` is faster: it reads only the newest compact entry and those after it.
-    """
+    """In the order of the log; [] before the first batch. `with_batches=False` is faster: it reads
+    only the newest compact entry and those after it."""
     log = path / LOG
     if not log.is_dir():
         if _has_data(path):
@@ -62,20 +60,16 @@ def last_batch(path: Path) -> int | None:
 
 def newest(path: Path) -> tuple[float | None, int | None]:
     """Time and batch of the newest entry; (None, None) for an empty log."""
+    log = path / LOG
     for _ in range(_TRIES):
-        try:
-            return _newest(path / LOG)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            plain, compact = _numbers(log)
+            batch = max({*plain, *compact}, default=None)
+            if batch is None:
+                return None, None
+            name = f"{batch}.compact" if batch in compact else str(batch)
+            return (log / name).stat().st_mtime, batch
     return None, None
-
-
-def _newest(log: Path) -> tuple[float | None, int | None]:
-    entries = [(int(p.name.partition(".")[0]), p) for p in log.iterdir() if p.name[0].isdigit()]
-    if not entries:
-        return None, None
-    batch, file = max(entries)
-    return file.stat().st_mtime, batch
 
 
 def _retry(log: Path, read: Callable[[], T]) -> T:
@@ -142,11 +136,9 @@ def _current(log: Path, plain: set[int], compact: list[int]) -> tuple[int | None
 
 
 def _batches_before(log: Path, compact: list[int], plain: set[int]) -> dict[str, int]:
-    """The batches of files in compact entries, as far as older entries still exist.
-
-    A file that first appears in a compact entry belongs to the batch of that entry, if all entries
-    that it combines still exist: the previous compact one, and every number in between.
-    """
+    """The batches of files in compact entries, as far as older entries still exist. A file that
+    first appears in a compact entry belongs to the batch of that entry, if all entries that it
+    combines still exist: the previous compact one, and every number in between."""
     batches: dict[str, int] = {}
     seen: set[str] = set()
     first = 0

@@ -73,10 +73,8 @@ def is_json_object(text: str) -> bool:
 
 
 def checksum_mismatch(file: Path) -> Problem | None:
-    """Hadoop's checksum file: "crc\\0", chunk size, a CRC-32 for each chunk.
-
-    Spark cannot read a file that does not match it. Like Spark, ignores a truncated checksum file.
-    """
+    """Hadoop's checksum file has "crc\\0", a chunk size, and a CRC-32 for each chunk. Spark cannot
+    read a file that does not match it, and ignores a truncated checksum file."""
     crc = file.with_name(f".{file.name}.crc")
     try:
         if file.stat().st_size > BYTES_MAX:

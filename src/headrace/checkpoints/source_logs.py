@@ -52,10 +52,7 @@ def arrivals(checkpoint: Path, source: int, after: int, upto: int) -> list[tuple
 
 
 def listed_files(checkpoint: Path, source: int, after: int, upto: int) -> list[ListedFile]:
-    """Files of the entries `after` < entry <= `upto`.
-
-    Empty if any of these entries cannot be read.
-    """
+    """Files of the entries `after` < entry <= `upto`; [] if one of them cannot be read."""
     folder = checkpoint / "sources" / str(source)
     found: list[ListedFile] = []
     for entry in range(max(after + 1, upto - ENTRIES_MAX + 1), upto + 1):

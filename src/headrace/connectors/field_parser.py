@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 from headrace.errors import ConnectorError, Error, each_of, together
-from headrace.spelling import closest
+from headrace.spelling import closest, suggest
 
 C = TypeVar("C")
 
@@ -26,21 +26,19 @@ def build_from_fields(
     make: Callable[..., C], kind: str, given: Mapping[str, Any], *, title: str, where: str | None
 ) -> C:
     allowed = inspect.signature(make).parameters
-    problems: list[Error] = []
-    for key in given:
-        if key not in allowed:
-            close = closest(key, allowed)
-            problems.append(
-                ConnectorError(
-                    f"{title}: {kind} has no field {key!r}.",
-                    why=f"Allowed: {', '.join(allowed)}.",
-                    where=where,
-                    fix=f"Did you mean {close!r}?" if close else "Remove it.",
-                    slug="unknown-field",
-                )
-            )
-    needed = [name for name, one in allowed.items() if one.default is inspect.Parameter.empty]
-    meant = {closest(key, allowed) for key in given if key not in allowed}
+    unknown = [key for key in given if key not in allowed]
+    problems: list[Error] = [
+        ConnectorError(
+            f"{title}: {kind} has no field {key!r}.",
+            why=f"Allowed: {', '.join(allowed)}.",
+            where=where,
+            fix=suggest(key, allowed, "Remove it."),
+            slug="unknown-field",
+        )
+        for key in unknown
+    ]
+    needed = [name for name, field in allowed.items() if field.default is field.empty]
+    meant = {closest(key, allowed) for key in unknown}
     missing = [name for name in needed if name not in given and name not in meant]
     if missing:
         problems.append(

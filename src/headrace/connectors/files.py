@@ -28,7 +28,7 @@ from headrace.connectors.connector import (
     resolve_secrets,
 )
 from headrace.errors import ConnectorError
-from headrace.spelling import closest
+from headrace.spelling import suggest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,13 +164,12 @@ class Files(Connector):
             return
         folder, name = os.path.split(path)
         beside = os.listdir(folder) if os.path.isdir(folder) else []
-        meant = closest(name, beside)
         raise ConnectorError(
             f"The {self.format} source {path} does not exist.",
             why="A source must exist before a stream starts; otherwise a mistyped path would look "
             "like a source without new data.",
             where=path,
-            fix=f"Did you mean {meant!r}?" if meant else f"mkdir -p {path}",
+            fix=suggest(name, beside, f"mkdir -p {path}"),
             slug="source-missing",
         )
 

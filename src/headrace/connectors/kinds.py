@@ -6,10 +6,9 @@ connector's module is imported when its kind is first used.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from headrace.connectors.connector import Connector
@@ -55,15 +54,10 @@ def has_topics(kind: object) -> bool:
 
 
 def maker(kind: str) -> Callable[..., Connector] | None:
-    if known := KINDS.get(kind):
-        module, _, name = known.maker.partition(":")
-        made: Callable[..., Connector] = getattr(importlib.import_module(module), name)
-        return made
-    for one in entry_points(group=GROUP):
-        if one.name == kind:
-            loaded: Callable[..., Connector] = one.load()
-            return loaded
-    return None
+    own = [EntryPoint(kind, KINDS[kind].maker, GROUP)] if kind in KINDS else ()
+    found = next(iter(own or entry_points(group=GROUP, name=kind)), None)
+    made: Callable[..., Connector] | None = found.load() if found else None
+    return made
 
 
 def build_connector(

@@ -21,7 +21,7 @@ from headrace.define.declarations import Collector, Declaration
 from headrace.define.dependency_order import find_cycles, in_order
 from headrace.errors import DefinitionError, Error, together
 from headrace.model.limits import QuerySettings
-from headrace.spelling import closest
+from headrace.spelling import suggest
 from headrace.transforms.udf import Udf
 
 SESSION = "spark"
@@ -122,17 +122,14 @@ def unknown_input(
     sinks: Sequence[str] = (),
 ) -> DefinitionError:
     known = sorted(n for n in nodes if n != by.name)
-    if meant := closest(name, known):
-        fix = f"Did you mean {meant!r}?"
-    elif name in sinks:
+    fix = f"Define it with @hr.view, or add [sources.{name}] to headrace.toml."
+    if name in sinks:
         fix = f"{name!r} is a sink; use the stream that writes to it instead."
-    else:
-        fix = f"Define it with @hr.view, or add [sources.{name}] to headrace.toml."
     return DefinitionError(
         f"{by.name!r} has the unknown input {name!r}.",
         why=f"Known inputs: {', '.join([*known, 'spark'])}.",
         where=where or by.place,
-        fix=fix,
+        fix=suggest(name, known, fix),
         slug="unknown-input",
     )
 
@@ -217,13 +214,12 @@ def _sink(one: Declaration, settings: Settings, problems: list[Error]) -> Connec
         return NOWHERE  # the decorator reported it
     table = settings.sinks.get(to)
     if table is None:
-        meant = closest(to, settings.sinks)
         problems.append(
             DefinitionError(
                 f"{one.name!r} writes to the unknown sink {to!r}.",
                 why=f"Sinks in headrace.toml: {', '.join(settings.sinks) or 'none'}.",
                 where=str(one.place),
-                fix=f"Did you mean {meant!r}?" if meant else f"Add [sinks.{to}] to headrace.toml.",
+                fix=suggest(to, settings.sinks, f"Add [sinks.{to}] to headrace.toml."),
                 slug="unknown-sink",
             )
         )
@@ -282,13 +278,12 @@ def _unknown_query_settings(
         # Whether a view has a quarantine is only known when it is built.
         is_aside = any(name.startswith(f"{node}.{ASIDE}") for node in nodes)
         if known and name not in known and not is_aside:
-            meant = closest(name, known)
             found.append(
                 DefinitionError(
                     f"[pipelines.{pipeline}.queries.{name}] does not match a query.",
                     why=f"Queries of {pipeline!r}: {', '.join(known)}.",
                     where=settings.place("pipelines", pipeline, "queries", name),
-                    fix=f"Did you mean {meant!r}?" if meant else "Remove the section.",
+                    fix=suggest(name, known, "Remove the section."),
                     slug="unknown-query",
                 )
             )

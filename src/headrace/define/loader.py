@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -21,7 +21,7 @@ from types import ModuleType
 from headrace.config import Settings
 from headrace.define.declarations import Collector, collecting, outside
 from headrace.errors import DefinitionError, Error, each_of, together
-from headrace.spelling import closest
+from headrace.spelling import suggest
 
 PIPELINE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _loaded: set[str] = set()  # modules of the last load
@@ -51,16 +51,14 @@ def discover(settings: Settings) -> dict[str, Path]:
     named: dict[str, Path] = {}
     for path in files:
         shown = os.path.relpath(path, project)
+        first = named.setdefault(path.stem, path)
         if problem := _name_problem(path.stem, shown):
             problems.append(problem)
-        elif path.stem in named:
-            problems.append(
-                _two_files(path.stem, os.path.relpath(named[path.stem], project), shown)
-            )
-        else:
-            named[path.stem] = path
-    problems += [_no_such_pipeline(settings, name, named) for name in settings.pipelines
-                 if name not in named and named and not problems]  # fmt: skip
+        elif first is not path:
+            problems.append(_two_files(path.stem, os.path.relpath(first, project), shown))
+    if named and not problems:
+        unknown = [name for name in settings.pipelines if name not in named]
+        problems += [_no_such_pipeline(settings, name, named) for name in unknown]
     if problems:
         raise together(problems)
     return dict(sorted(named.items()))
@@ -226,13 +224,9 @@ def _import_error(
     place = collector.innermost(exc.__traceback__) or shown
     missing = (exc.name or "").split(".")[0]
     own = sorted({p.stem for p in root.glob("*.py")} | {p.parent.name for p in root.glob("*/*.py")})
-    meant = closest(missing, own) if missing else None
+    fix = suggest(missing, own, f"{sys.executable} -m pip install {missing}")
     if not isinstance(exc, ModuleNotFoundError):
         fix = "Check the name, or the version of the package that should have it."
-    elif meant:
-        fix = f"Did you mean {meant!r}?"
-    else:
-        fix = f"{sys.executable} -m pip install {missing}"
     return DefinitionError(
         f"{exc}, needed by {place}.",
         why=f"Python is {sys.prefix}; modules of the project come first.",
@@ -259,15 +253,12 @@ def _execution_error(exc: BaseException, collector: Collector, shown: str) -> De
 
 def _file_missing(path: Path, shown: str) -> DefinitionError:
     beside = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-    meant = closest(path.name, beside)
     there = ", ".join(sorted(beside)) or "no .py file"
     return DefinitionError(
         f"There is no file {shown}.",
         why=f"{path.parent} contains {there}.",
         where=shown,
-        fix=f"Did you mean {meant}?"
-        if meant
-        else "Check the path; `headrace check` lists pipelines.",
+        fix=suggest(path.name, beside, "Check the path; `headrace check` lists pipelines."),
         slug="file-missing",
     )
 
@@ -295,14 +286,11 @@ def _two_files(name: str, one: str, other: str) -> DefinitionError:
     )
 
 
-def _no_such_pipeline(
-    settings: Settings, name: str, known: Sequence[str] | dict[str, Path]
-) -> Error:
-    meant = closest(name, known)
+def _no_such_pipeline(settings: Settings, name: str, known: Iterable[str]) -> Error:
     return DefinitionError(
         f"[pipelines.{name}] does not match a pipeline.",
         why=f"Pipelines: {', '.join(known)}.",
         where=settings.place("pipelines", name),
-        fix=f"Did you mean {meant!r}?" if meant else "Remove the section.",
+        fix=suggest(name, known, "Remove the section."),
         slug="unknown-pipeline",
     )

@@ -86,13 +86,13 @@ def _needed(places: StatePaths) -> set[str]:
 
 
 def _renew(path: Path) -> bool:
-    """Make an existing version as good as new, so that `prune` leaves it for the deployment."""
+    """Renew the age of an existing version, so that `prune` keeps it for the deployment."""
     try:
         os.utime(path)
     except FileNotFoundError:
         return False
-    except OSError:  # another user's: it cannot be renewed, but it is there
-        return True
+    except OSError:
+        pass  # it belongs to another user, so it cannot be renewed
     return True
 
 
@@ -132,10 +132,8 @@ def list_versions(places: StatePaths) -> list[dict[str, Any]]:
 
 
 def installed_packages() -> Mapping[str, str]:
-    """Versions of the installed packages, which change results like an edit does.
-
-    Skips the first folder of sys.path, which is specific to this process.
-    """
+    """Versions of the installed packages, which change results like an edit does. Skips the first
+    folder of sys.path, which is specific to this process."""
     folders = sys.path if sys.flags.safe_path else sys.path[1:]
     return _scan_packages(tuple((folder, _mtime_ns(folder)) for folder in folders))
 
@@ -143,9 +141,8 @@ def installed_packages() -> Mapping[str, str]:
 @functools.lru_cache(maxsize=1)  # until a folder changes: the web process outlives an install
 def _scan_packages(folders: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
     found = list(metadata.distributions(path=[folder for folder, _ in folders]))
-    return {
-        d.name.lower(): d.version for d in reversed(found) if d.name
-    }  # the first in the path wins
+    # Reversed, because the first in the path wins.
+    return {d.name.lower(): d.version for d in reversed(found) if d.name}
 
 
 def _mtime_ns(folder: str) -> int:

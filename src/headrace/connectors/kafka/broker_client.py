@@ -26,7 +26,6 @@ from headrace.connectors.kafka.client_errors import (
     retry,
 )
 from headrace.errors import ConnectorError, Error
-from headrace.spelling import closest
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka.connector import Kafka
@@ -264,13 +263,8 @@ class BrokerClient:
 
 
 def missing_topic(servers: str, name: str, known: Iterable[str]) -> ConnectorError:
-    meant = closest(name, known)
-    return no_topic(
-        servers,
-        name,
-        why=f"Topics visible to this login: {', '.join(sorted(known)[:10]) or 'none'}.",
-        fix=f"Did you mean {meant!r}?" if meant else None,
-    )
+    why = f"Topics visible to this login: {', '.join(sorted(known)[:10]) or 'none'}."
+    return no_topic(servers, name, why, known)
 
 
 def isolation_level(connector: Kafka) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConnectorError, Error, SetupError
+from headrace.spelling import suggest
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka.connector import Kafka
@@ -62,11 +63,11 @@ def is_leaderless(code: int) -> bool:
     )
 
 
-def no_topic(servers: str, name: str | None, why: str, fix: str | None = None) -> ConnectorError:
+def no_topic(servers: str, name: str | None, why: str, known: Iterable[str] = ()) -> ConnectorError:
     return ConnectorError(
         f"There is no topic {name!r} on {servers}.",
         why=why,
-        fix=fix or "Create it, or check whether the login may describe it.",
+        fix=suggest(name or "", known, "Create it, or check whether the login may describe it."),
         slug="kafka-no-topic",
     )
 

@@ -49,29 +49,25 @@ class ConsumerGroups:
         code, words = error.code(), error.str()
         known = confluent().KafkaError
         user = f" as {self._connector.login.user!r}" if self._connector.login.user else ""
+        servers = self._connector.servers
+        what = fix = ""
         if code in (known.GROUP_AUTHORIZATION_FAILED, known.TOPIC_AUTHORIZATION_FAILED):
-            return ConnectorError(
-                f"The login{user} may not change the group {group!r} on {self._connector.servers}.",
-                why=words,
-                fix="Grant it READ on the group and READ on the topics, or remove [lag] mirror.",
-                slug="kafka-mirror",
-            )
-        if code in (known.UNKNOWN_MEMBER_ID, known.NON_EMPTY_GROUP, known.ILLEGAL_GENERATION):
-            return ConnectorError(
-                f"The group {group!r} on {self._connector.servers} has members: it is not changed.",
-                why=words,
-                fix="Choose a name for [lag] mirror that no consumer uses.",
-                slug="kafka-mirror",
-            )
+            what = f"The login{user} may not change the group {group!r} on {servers}."
+            fix = "Grant it READ on the group and READ on the topics, or remove [lag] mirror."
+        elif code in (known.UNKNOWN_MEMBER_ID, known.NON_EMPTY_GROUP, known.ILLEGAL_GENERATION):
+            what = f"The group {group!r} on {servers} has members: it is not changed."
+            fix = "Choose a name for [lag] mirror that no consumer uses."
+        if what:
+            return ConnectorError(what, why=words, fix=fix, slug="kafka-mirror")
         if code in (
             known.NOT_COORDINATOR,
             known.COORDINATOR_NOT_AVAILABLE,
             known.COORDINATOR_LOAD_IN_PROGRESS,
         ):
             return SetupError(
-                f"{self._connector.servers} is not ready for consumer groups.",
+                f"{servers} is not ready for consumer groups.",
                 why=words,
                 fix="Headrace retries; a broker that just started needs a few seconds.",
                 slug="kafka-mirror",
             )
-        return explain_error(self._connector.servers, code, words, self._connector)
+        return explain_error(servers, code, words, self._connector)

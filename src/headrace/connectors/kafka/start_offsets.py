@@ -1,6 +1,6 @@
 """Start and end of reading Kafka topics: the allowed values, and the options of Spark. Pure.
 
-`plain` normalises a value to text: "earliest", "latest", a timestamp (2026-11-16T10:00:00Z), or
+`normalise` converts a value to text: "earliest", "latest", a timestamp (2026-11-16T10:00:00Z), or
 JSON with offsets or timestamps by topic and partition.
 """
 
@@ -102,9 +102,7 @@ def _partitions(side: str, topic: str, found: object) -> dict[str, int | str]:
                 side, value, f"an offset of {topic!r} must be a number, not text: {value}"
             )
         if isinstance(value, str):
-            made[str(partition)] = (
-                ENDS[value] if value in ENDS else _normalise_timestamp(side, value)
-            )
+            made[str(partition)] = ENDS.get(value) or _normalise_timestamp(side, value)
         elif type(value) is int and value >= min(ENDS.values()):
             made[str(partition)] = value
         else:
