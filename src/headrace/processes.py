@@ -49,13 +49,11 @@ def is_alive(process: Process) -> bool:
 
 def find_marked(state: Path) -> list[MarkedProcess]:
     """Every live process of this user that belongs to a run of this state folder."""
-    found = []
-    for pid in psutil.pids():
-        run = _run_of(pid, state)
-        process = identify(pid) if run else None
-        if run and process:
-            found.append(MarkedProcess(process, run, _is_leader(pid)))
-    return found
+    return [
+        MarkedProcess(process, run, _is_leader(pid))
+        for pid in psutil.pids()
+        if (run := _run_of(pid, state)) and (process := identify(pid))
+    ]
 
 
 def is_marked(process: Process, run: str, state: Path) -> bool:

@@ -97,12 +97,13 @@ def verify(
     if layout.query_id is None and (known is not None or layout.is_started):
         return _lost_metadata(known, layout, sink)
     if known is not None and layout.query_id != known:
+        folder = f" and the {sink} that belongs to it" if sink is not None else ""
         return CheckpointError(
             f"The checkpoint of {pipeline}/{query} was replaced: its query id is"
             f" {layout.query_id}, the last one was {known}.",
             why="sinks that identify batches by query id would lose or duplicate rows",
             where=layout.path,
-            fix=f"restore the old folder; or, to continue with this one{_and_folder(sink)},"
+            fix=f"restore the old folder; or, to continue with this one{folder},"
             f" rm {shlex.quote(layout.path + '.json')}",
             slug="checkpoint-replaced",
         )
@@ -130,10 +131,6 @@ def _foreign(
     )
 
 
-def _and_folder(sink: Path | None) -> str:
-    return f" and the {sink} that belongs to it" if sink is not None else ""
-
-
 def _lost_metadata(known: str | None, layout: Layout, sink: Path | None) -> CheckpointError:
     metadata = shlex.quote(f"{layout.path}/metadata")
     if not layout.is_started:
@@ -157,9 +154,5 @@ def _lost_metadata(known: str | None, layout: Layout, sink: Path | None) -> Chec
 
 
 def _is_sound(identity: Identity) -> bool:
-    texts = (identity.pipeline, identity.query, identity.project)
-    return (
-        all(isinstance(text, str) for text in texts)
-        and (identity.query_id is None or isinstance(identity.query_id, str))
-        and isinstance(identity.epoch, int)
-    )
+    types = {"pipeline": str, "query": str, "project": str, "query_id": str | None, "epoch": int}
+    return all(isinstance(getattr(identity, name), type_) for name, type_ in types.items())

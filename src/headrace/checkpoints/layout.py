@@ -143,7 +143,6 @@ def _metadata_fault(text: str) -> str | None:
 
 
 def _read_log(folder: Path, fault_of: Callable[[str], str | None]) -> _Log:
-    kind = folder.name
     if not os.path.lexists(folder):
         return _Log((), {}, ())
     if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
@@ -156,28 +155,30 @@ def _read_log(folder: Path, fault_of: Callable[[str], str | None]) -> _Log:
             what = f"Spark would take {file} for a batch, but batches have no leading zeros."
             problems.append(Problem("checkpoint-stray-file", what, f"mv {file} {folder.parent}/"))
             continue
-        number = int(file.name)
-        numbers.append(number)
+        numbers.append(int(file.name))
         text, fault = text_of(file)
-        if fault is None and not text.strip():
-            what = f"{file} is empty: its content was lost."
-            problems.append(Problem(f"checkpoint-{kind}-empty", what, _log_fix(file)))
-            continue
-        version = text.split("\n", 1)[0].strip()
-        known = _VERSIONS[kind]
-        if fault is None and re.fullmatch(r"v[0-9]+", version) and version not in known:
-            what = f"{file} has the unknown format {version}. Supported: {', '.join(known)}."
-            fix = _VERSION_FIX[kind]
-            problems.append(Problem("checkpoint-version-unknown", what, fix))
-            continue
-        fault = fault or (None if version in known else f"it starts with {version[:40]!r}, not v1")
-        fault = fault or fault_of(text)
-        if fault is not None:
-            what = f"{file} is damaged: {fault}."
-            problems.append(Problem(f"checkpoint-{kind}-damaged", what, _log_fix(file)))
-            continue
-        texts[number] = text
+        if problem := _entry_problem(file, text, fault, fault_of):
+            problems.append(problem)
+        else:
+            texts[numbers[-1]] = text
     return _Log(tuple(sorted(numbers)), texts, tuple(problems))
+
+
+def _entry_problem(
+    file: Path, text: str, fault: str | None, fault_of: Callable[[str], str | None]
+) -> Problem | None:
+    kind = file.parent.name
+    version, known = text.split("\n", 1)[0].strip(), _VERSIONS[kind]
+    if fault is None and not text.strip():
+        what = f"{file} is empty: its content was lost."
+        return Problem(f"checkpoint-{kind}-empty", what, _log_fix(file))
+    if fault is None and re.fullmatch(r"v[0-9]+", version) and version not in known:
+        what = f"{file} has the unknown format {version}. Supported: {', '.join(known)}."
+        return Problem("checkpoint-version-unknown", what, _VERSION_FIX[kind])
+    fault = fault or (None if version in known else f"it starts with {version[:40]!r}, not v1")
+    fault = fault or fault_of(text)
+    what = f"{file} is damaged: {fault}."
+    return Problem(f"checkpoint-{kind}-damaged", what, _log_fix(file)) if fault else None
 
 
 def _offsets_fault(text: str) -> str | None:

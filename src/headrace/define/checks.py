@@ -123,12 +123,12 @@ def timer_problem(
     node: GraphNode, transform: str, limit_s: float, trigger: Trigger
 ) -> DefinitionError | None:
     """Timers expire only in a batch: too few batches are late, no interval means a busy loop."""
-    if node.trigger is not None and isinstance(trigger, Every) and trigger.seconds <= limit_s / 2:
-        return None
     what = f"{node.name!r} uses hr.{transform}, but has no interval."
     why = "Its timers need regular batches, also without new data; without an interval batches "
     why += "would run in a busy loop."
     if node.trigger is not None and isinstance(trigger, Every):
+        if trigger.seconds <= limit_s / 2:
+            return None
         what = f"{node.name!r} checks every {trigger.seconds:g} s for keys that are silent for "
         what += f"{limit_s:g} s."
         why = "An active key could seem silent between two batches."

@@ -95,18 +95,16 @@ class BrokerClient:
         for name in names:
             if name not in known:
                 raise missing_topic(self.servers, name, known)
-        if one.assign:
-            for name, parts in one.assign.items():
-                if odd := sorted(set(parts) - set(known[name])):
-                    raise ConnectorError(
-                        f"The topic {name!r} has no partition {', '.join(map(str, odd))}.",
-                        why=f"It has {format_partition_count(len(known[name]))}, numbered from 0. "
-                        "Spark silently reads nothing from a missing one.",
-                        fix="Remove it from assign.",
-                        slug="kafka-no-topic",
-                    )
-            return {name: list(parts) for name, parts in one.assign.items()}
-        return {name: known[name] for name in names}
+        for name, parts in one.assign.items():
+            if missing := sorted(set(parts) - set(known[name])):
+                raise ConnectorError(
+                    f"The topic {name!r} has no partition {', '.join(map(str, missing))}.",
+                    why=f"It has {format_partition_count(len(known[name]))}, numbered from 0. "
+                    "Spark silently reads nothing from a missing one.",
+                    fix="Remove it from assign.",
+                    slug="kafka-no-topic",
+                )
+        return {name: list(one.assign.get(name, known[name])) for name in names}
 
     def describe_sink(self, *wanted: str) -> str:
         """Describe the topic of a sink; raises if the login lacks a wanted permission."""

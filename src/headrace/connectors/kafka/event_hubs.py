@@ -121,20 +121,19 @@ class EventHubs(Connector):
 
         if self.sink_problem(dict(frame.dtypes)) is not None:
             return frame
-        columns = [F.col("body").alias("value")]
-        if "partitionKey" in frame.columns:
-            columns.append(F.col("partitionKey").alias("key"))
-        if "partition" in frame.columns:
-            columns.append(F.col("partition").cast("int").alias("partition"))
-        if "properties" in frame.columns:
-            entries = F.transform(
-                F.map_entries("properties"),
-                lambda one: F.struct(
-                    one["key"].alias("key"), one["value"].cast("binary").alias("value")
-                ),
-            )
-            columns.append(entries.alias("headers"))
-        return frame.select(*columns)
+        headers = F.transform(
+            F.map_entries("properties"),
+            lambda one: F.struct(
+                one["key"].alias("key"), one["value"].cast("binary").alias("value")
+            ),
+        )
+        columns = {
+            "body": F.col("body").alias("value"),
+            "partitionKey": F.col("partitionKey").alias("key"),
+            "partition": F.col("partition").cast("int").alias("partition"),
+            "properties": headers.alias("headers"),
+        }
+        return frame.select(*(columns[name] for name in columns if name in frame.columns))
 
     def sink_problem(self, columns: Mapping[str, str]) -> str | None:
         if "value" in columns and "body" not in columns:
