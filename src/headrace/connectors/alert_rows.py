@@ -145,8 +145,11 @@ def format_title(title: str, row: Row) -> str:
         parts.append(before)
         if name is not None:
             parts.append(_format_value(row.get(name), spec or ""))
-    whole = " ".join("".join(parts).split())
-    return whole if len(whole) <= TITLE_CHARS_MAX else whole[: TITLE_CHARS_MAX - 1] + "…"
+    return _cut(" ".join("".join(parts).split()), TITLE_CHARS_MAX)
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 
 def _format_value(value: Any, spec: str) -> str:
@@ -181,11 +184,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {text(name): plain(one) for name, one in value.items()}
+        return {text(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    said = text(value)
-    return said if len(said) <= TEXT_CHARS_MAX else said[: TEXT_CHARS_MAX - 1] + "…"
+        return [plain(item) for item in value]
+    return _cut(text(value), TEXT_CHARS_MAX)
 
 
 def _trim_data(data: dict[str, Any]) -> dict[str, Any]:

@@ -131,8 +131,8 @@ def parse_record(record: Record, own: str) -> TopicRow | None:
     try:
         body = json.loads(record.value)
         about = json.loads(body["about"])
-        owner, said = Owner(**about["owner"]), about["shape"]
-        shape = alert_rows.AlertTemplate(**{**said, "key": tuple(said["key"])})
+        owner, template = Owner(**about["owner"]), about["shape"]
+        shape = alert_rows.AlertTemplate(**{**template, "key": tuple(template["key"])})
         row, resolved = dict(body["row"]), bool(body["resolved"])
         row |= {name: text for name, text in body.get("beginnings", {}).items() if text is not None}
         if owner.home != own:

@@ -238,10 +238,12 @@ def _import_error(
 
 def _execution_error(exc: BaseException, collector: Collector, shown: str) -> DefinitionError:
     place = collector.innermost(exc.__traceback__) or shown
-    said = traceback.format_exception_only(type(exc), exc)[-1].strip()
+    message = traceback.format_exception_only(type(exc), exc)[-1].strip()
     exits = isinstance(exc, SystemExit)
     return DefinitionError(
-        f"{shown} exited with {said} while it was loaded." if exits else f"{shown} raised {said}",
+        f"{shown} exited with {message} while it was loaded."
+        if exits
+        else f"{shown} raised {message}",
         why="Headrace runs the file once to read its definitions, before any query starts.",
         where=str(place),
         fix="Remove that line from the top level of the file."

@@ -35,7 +35,7 @@ PAUSE_S = 0.1  # between retries while a partition has no leader
 BESIDE_S = 0.05  # timeout for the next record of a batch that was fetched
 # Fetch one record at a time. With the defaults the client prefetches a whole partition, and at its
 # end a fetch blocks the next request.
-LITTLE = {
+SMALL_FETCHES = {
     "fetch.wait.max.ms": 10,
     "fetch.message.max.bytes": 16_384,  # a larger record is still fetched, alone
     "queued.min.messages": 1,
@@ -67,9 +67,9 @@ class BrokerClient:
         self.servers = connector.servers
         self._connector = connector
         self._within_s = WITHIN_S if within_s is None else within_s
-        self._said: list[Any] = []
-        self._administers: Any = None
-        self._consumer = self._client(LITTLE)
+        self._events: list[Any] = []
+        self._admin_client: Any = None
+        self._consumer = self._client(SMALL_FETCHES)
 
     def __enter__(self) -> Self:
         return self
@@ -192,7 +192,7 @@ class BrokerClient:
             # The end of a partition depends on the isolation level of the query.
             "isolation.level": isolation_level(self._connector),
             "socket.timeout.ms": int(self._within_s * 1000),
-            "error_cb": self._said.append,
+            "error_cb": self._events.append,
         }
         return create_client(confluent().Consumer, self._connector, settings)
 
@@ -240,14 +240,14 @@ class BrokerClient:
         """Kept in a field: results are lost when the client is garbage collected."""
         from confluent_kafka.admin import AdminClient
 
-        if self._administers is None:
-            self._administers = create_client(AdminClient, self._connector, {})
-        return self._administers
+        if self._admin_client is None:
+            self._admin_client = create_client(AdminClient, self._connector, {})
+        return self._admin_client
 
     def _call_with_retry(self, ask: Callable[[], Any]) -> Any:
         """Retry while leaders move, as in a broker restart: consumers and producers wait for that,
         but metadata requests fail."""
-        self._said.clear()
+        self._events.clear()
         try:
             return retry(ask, self._within_s, PAUSE_S, lambda error: is_leaderless(error.code()))
         except confluent().KafkaException as exc:
@@ -256,7 +256,7 @@ class BrokerClient:
     def _build_error(self, error: Any) -> Error:
         """The most specific cause: the one of a timeout comes as a separate event."""
         self._consumer.poll(0)  # delivers pending events
-        worst = cause(self._said, error)
+        worst = cause(self._events, error)
         return explain_error(self.servers, worst.code(), worst.str(), self._connector)
 
 

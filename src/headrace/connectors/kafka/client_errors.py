@@ -42,11 +42,11 @@ def retry(
         time.sleep(pause_s)
 
 
-def cause(said: Iterable[Any], error: Any) -> Any:
+def cause(events: Iterable[Any], error: Any) -> Any:
     """The most specific of the client's error events and the final error."""
     code = confluent().KafkaError
     order = (code._AUTHENTICATION, code._SSL, code._RESOLVE, code._TRANSPORT)
-    errors = [*said, error]
+    errors = [*events, error]
     return next((one for kind in order for one in errors if one.code() == kind), error)
 
 

@@ -43,7 +43,7 @@ class Producer:
         self._connector = connector
         self._within_s = within_s
         self._clock = clock
-        self._said: list[Any] = []
+        self._events: list[Any] = []
         self._producer = self._create_producer()
 
     def _create_producer(self) -> Any:
@@ -52,14 +52,14 @@ class Producer:
             "max.in.flight.requests.per.connection": 1,  # a retry must not change the order
             "linger.ms": 20,
             "message.timeout.ms": int(self._within_s * 1000),
-            "error_cb": self._said.append,
+            "error_cb": self._events.append,
         }
         options = producer_options.to_librdkafka(resolve_secrets(self._connector.options))
         return create_client(confluent().Producer, self._connector, settings, options)
 
     def send(self, records: Sequence[tuple[str, bytes]]) -> Delivery:
         until = self._clock() + self._within_s
-        self._said.clear()
+        self._events.clear()
         numbered = dict(enumerate(records))
         failed = self._failures(numbered, until)
         other = next((error for error in failed.values() if not _is_too_large(error)), None)
@@ -114,13 +114,13 @@ class Producer:
     def _build_error(self, error: Any, until: float) -> Error:
         """A missing topic is only reported as a timeout, so ask for it."""
         one, kafka = self._connector, confluent()
-        worst = cause(self._said, error)
+        worst = cause(self._events, error)
         if worst is error:
             try:
                 left_s = max(_ASK_S, self._remaining_s(until + _UNTIL_REPORTED_S))
                 asked = self._producer.list_topics(one.topic, timeout=left_s)
             except kafka.KafkaException as exc:
-                worst = cause(self._said, exc.args[0])
+                worst = cause(self._events, exc.args[0])
             else:
                 if (missing := asked.topics[one.topic].error) is not None:
                     return no_topic(one.servers, one.topic, missing.str())

@@ -12,20 +12,20 @@ from headrace.connectors.connector import check_all, require_count
 from headrace.errors import ConnectorError
 
 # field -> option of Spark's connector
-_OF_A_STREAM = {
+_STREAM_OPTIONS = {
     "max_rows": "maxOffsetsPerTrigger",
     "min_rows": "minOffsetsPerTrigger",
     "max_delay": "maxTriggerDelay",
     "max_partition_rows": "maxRecordsPerPartition",  # Spark ignores it in a batch read
 }
-_OF_A_READ = {
+_READ_OPTIONS = {
     "min_partitions": "minPartitions",
     "group_prefix": "groupIdPrefix",
     "poll_timeout": "kafkaConsumer.pollTimeoutMs",
     "offset_retries": "fetchOffset.numRetries",
     "offset_retry_delay": "fetchOffset.retryIntervalMs",
 }
-OPTIONS = _OF_A_STREAM | _OF_A_READ
+OPTIONS = _STREAM_OPTIONS | _READ_OPTIONS
 _DURATIONS = ("max_delay", "poll_timeout", "offset_retry_delay")
 _COUNTS = ("max_rows", "min_rows", "min_partitions", "max_partition_rows", "offset_retries")
 
@@ -51,7 +51,7 @@ class ReadOptions:
 
     def options(self, *, streaming: bool) -> dict[str, str]:
         """The options of Spark's connector; a batch read has no trigger options."""
-        names = OPTIONS if streaming else _OF_A_READ
+        names = OPTIONS if streaming else _READ_OPTIONS
         return {
             option: self._format_option(field)
             for field, option in names.items()

@@ -136,11 +136,9 @@ class Transactions:
         if self._producer is None:
             self._begin(frame)
         now = read_planned_write(self.checkpoint, batch)
-        is_wanted = is_new(self._last, now)
-        if not is_wanted:
-            logger.info("batch %s was already written before the failure: skipped", batch)
         rows = _records(frame, self.topic)
-        if not is_wanted:
+        if not is_new(self._last, now):
+            logger.info("batch %s was already written before the failure: skipped", batch)
             for _ in rows:  # Spark updates metrics and state while a batch is read
                 pass
         elif self._send(rows, now):
@@ -194,20 +192,17 @@ class Transactions:
         if first is None:
             return False
         kafka = client_errors.confluent()
-        is_open = True
         self._producer.begin_transaction()
         try:
             self._produce(first)
             for row in rows:
                 self._produce(row)
             self._commit(first[0], batch)
-            is_open = False
         except kafka.KafkaException as exc:
-            is_open = False
             raise kafka.KafkaException(self._abort() or exc.args[0]) from exc
-        finally:
-            if is_open:
-                self._abort()
+        except BaseException:
+            self._abort()
+            raise
         return True
 
     def _produce(self, record: Record) -> None:
