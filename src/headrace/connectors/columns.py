@@ -52,9 +52,9 @@ def find_problem(
         for name in names:
             if name and name not in columns:
                 meant = closest(name, columns)
-                hint = f"did you mean {meant!r}? " if meant else ""
+                hint = f"; did you mean {meant!r}?" if meant else "."
                 shown = ", ".join(columns)
-                return f"{role} names the unknown column {name!r}; {hint}The columns are {shown}"
+                return f"{role} names the unknown column {name!r}{hint} The columns are {shown}"
     for name in used["key"]:
         if name and _NO_KEY.match(columns[name]):
             return f"the key {name!r} has the type {columns[name]}; keys must be simple values"
