@@ -20,8 +20,6 @@ TINY_ROWS = 1_000
 WORK = Phase.ADD_BATCH
 BOOKKEEPING = (Phase.WAL_COMMIT, Phase.COMMIT_OFFSETS, Phase.COMMIT_BATCH)
 LOOKING = (Phase.LATEST_OFFSET, Phase.GET_BATCH)
-PLANNING = (Phase.QUERY_PLANNING,)
-
 
 Batch = tuple[float, Progress]  # when it was reported
 
@@ -45,8 +43,8 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
     seen = [one for _, one in timed]
     mean_ms = fmean(one.batch_ms or 0.0 for one in seen)
     if share < BUSY:
-        free = f"it works {share:.0%} of the time, {mean_ms:,.0f} ms a batch"
-        return SlowVerdict("not-slow", f"Not slow: {free}.")
+        works = f"it works {share:.0%} of the time, {mean_ms:,.0f} ms a batch"
+        return SlowVerdict("not-slow", f"Not slow: {works}.")
     parts = _parts(seen)
     found = (
         _state_commit(seen, mean_ms),
@@ -54,9 +52,8 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
         _few_partitions(seen, parts, cores),
         _dominant_part(parts, mean_ms),
     )
-    known = [one for one in found if one is not None]
-    if known:
-        return max(known, key=lambda one: one.gain or 0.0)
+    if known := [verdict for verdict in found if verdict is not None]:
+        return max(known, key=lambda verdict: verdict.gain or 0.0)
     return SlowVerdict(
         "work",
         f"It works all the time: {parts[WORK]:.0%} of {mean_ms:,.0f} ms a batch is the query "
@@ -83,7 +80,7 @@ def _tiny(
 ) -> SlowVerdict | None:
     """Few rows, and most of the time is the fixed cost of a batch."""
     rows = fmean(one.rows_in for one in seen)
-    fixed = sum(parts.get(n, 0.0) for n in (*BOOKKEEPING, *LOOKING, *PLANNING))
+    fixed = sum(parts.get(n, 0.0) for n in (*BOOKKEEPING, *LOOKING, Phase.QUERY_PLANNING))
     if rows >= TINY_ROWS or fixed < DOMINANT:
         return None
     return SlowVerdict(
@@ -143,9 +140,9 @@ _ABOUT: Mapping[str, tuple[str, str]] = {
             "source that reports new data, such as Kafka.",
         ),
     ),
-    **dict.fromkeys(
-        PLANNING,
-        ("planning", "Fewer columns and joins in one query, or a longer trigger."),
+    Phase.QUERY_PLANNING: (
+        "planning",
+        "Fewer columns and joins in one query, or a longer trigger.",
     ),
 }
 

@@ -31,9 +31,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         if empty is not None:
             yield _empty(query, name, about, empty)
             continue
-        part, whole = f"{key}.lost", f"{key}.in"
-        shift = shares.full(query.series, part, whole, limits)
-        shift = shift or shares.shift(query.series, part, whole, limits)
+        shift = shares.full_or_shift(query.series, f"{key}.lost", f"{key}.in", limits)
         if shift is not None and (severity := _severity(shift, limits)) is not None:
             yield _unmatched_finding(query, name, about, shift, severity)
 
@@ -79,10 +77,9 @@ def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) 
 def _unmatched_finding(
     query: QueryView, name: str, about: Mapping[str, str], shift: Shift, severity: Severity
 ) -> Finding:
-    rows = "all rows" if shift.share >= 1.0 else f"{shares.percent(shift.share)} of the rows"
     return Finding(
         slug="lookup-unmatched",
-        what=f"The join with {name} has dropped {rows} since "
+        what=f"The join with {name} has dropped {shift.rows_in_words} since "
         f"{moment(shift.since, query.series.end)} ({shift.part:,.0f} of {shift.whole:,.0f} seen; "
         f"{shares.percent(shift.before or 0.0)} before).",
         cause=f"Rows of the stream have keys that {name} does not have: the table lost rows or is "

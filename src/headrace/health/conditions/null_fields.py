@@ -36,12 +36,12 @@ def _find_in_parse_point(
     recent = shares.recent(query.series, whole, limits)
     # A bucket names only fields with nulls.
     nulls = {key for bucket in recent for key in bucket.sums if key.startswith(prefix)}
-    new = {one.removeprefix(f"unknown.{name}.") for bucket in recent for one in bucket.sums
-           if one.startswith(f"unknown.{name}.")}  # fmt: skip
+    new = {other for bucket in recent for key in bucket.sums
+           if (other := key.removeprefix(f"unknown.{name}.")) != key}  # fmt: skip
     least = LOOK * total(recent, whole)
     for key in sorted(key for key in nulls if total(recent, key) >= max(1.0, least)):
         series = _since_known(query.series, key)
-        shift = shares.full(series, key, whole, limits) or shares.shift(series, key, whole, limits)
+        shift = shares.full_or_shift(series, key, whole, limits)
         if shift is None:
             continue
         field = key.removeprefix(prefix)
@@ -102,9 +102,8 @@ def _finding(
     place, source = about.get("place"), about.get("source", "its source")
     where = f"{about.get('call', 'the source')} ({place})" if place else about.get("call", "it")
     since = f" since {moment(shift.since, query.series.end)}" if shift.before is not None else ""
-    rows = "all rows" if shift.share >= 1.0 else f"{shares.percent(shift.share)} of the rows"
     before = f" ({shares.percent(shift.before)} before)" if shift.before else ""
-    what = f"`{field}` is null in {rows}{since}{before}"
+    what = f"`{field}` is null in {shift.rows_in_words}{since}{before}"
     cause = (
         f"The producer of {source} no longer sends `{field}`, or sends it as a type that the "
         "schema does not fit."
