@@ -22,7 +22,7 @@ from headrace.model.requests import Reply, Request
 from headrace.project import status
 from headrace.state import requests
 from headrace.store import db, progress
-from headrace.web import json_text, overview_feed
+from headrace.web import json_responses, overview_feed
 from headrace.web import overview as web_overview
 from headrace.web.routes import API, ROUTES
 from web.conftest import Visitor, with_history
@@ -160,7 +160,7 @@ def test_an_overview_that_cannot_be_built_is_an_error_not_an_old_one(
 def test_nan_and_infinity_are_null_in_json() -> None:
     body = {"points": [[1, float("nan")], [2, float("inf")]], "at": Path("x")}
 
-    answer = json.loads(json_text.encode(body), parse_constant=lambda text: pytest.fail(text))
+    answer = json.loads(json_responses.encode(body), parse_constant=lambda text: pytest.fail(text))
 
     assert answer == {"points": [[1, None], [2, None]], "at": "x"}
 

@@ -36,7 +36,8 @@ def graph(
     for query in definition.queries:
         nodes[query.name] = _query_node(query, seen.get(query.name))
         inputs[query.name] = query.inputs
-        sinks.append(_sink_node(query, settings))
+        sink, kind = sink_name(query, settings), query.sink.get("kind")
+        sinks.append({"id": _sink_id(query), "kind": "sink", "name": sink, "connector": kind})
     edges = [(before, name) for name, all_ in inputs.items() for before in all_]
     edges += [(query.name, _sink_id(query)) for query in definition.queries]
     rates = _edge_rates(definition, seen, inputs, output_rates)
@@ -59,12 +60,6 @@ def _query_node(query: Query, seen: QueryStatus | None) -> dict[str, Any]:
         "input_rate": seen.input_rate if seen else None,
         "processing_rate": seen.processing_rate if seen else None,
     }
-
-
-def _sink_node(query: Query, settings: Settings) -> dict[str, Any]:
-    kind = query.sink.get("kind")
-    name = sink_name(query, settings)
-    return {"id": _sink_id(query), "kind": "sink", "name": name, "connector": kind}
 
 
 def _sink_id(query: Query) -> str:

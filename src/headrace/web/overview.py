@@ -21,16 +21,15 @@ from headrace.health import summary
 from headrace.model.runs import Desired, Run
 from headrace.model.status import PipelineStatus
 from headrace.project import status as project_status
-from headrace.project import tables
 from headrace.project.query_workers import QueryWorkers
 from headrace.project.workspace import Workspace
 from headrace.state import definitions, desired
 from headrace.store import alerts, db, progress, runs
 from headrace.store.alerts import StoredAlert
 from headrace.store.progress import MinuteRate
+from headrace.web import live_tables
 from headrace.web.headline import headline
 from headrace.web.source_rates import QueryRates, pipeline_rates, sources_by_query
-from headrace.web.windows import current_window
 
 if TYPE_CHECKING:
     from headrace.web.site import Site
@@ -147,14 +146,13 @@ class OverviewBuilder:
     def _live(self, now: float) -> list[dict[str, Any]]:
         """The first live tables with their last points, for a small chart each."""
         found = []
-        for about in live_tables(self._site)[:LIVE_MAX]:
+        for about in live_tables.find_all(self._site)[:LIVE_MAX]:
             newest = live_snapshots.numbers(Path(about["path"]))
-            body = dict(about)
-            body.pop("path")
+            body = live_tables.describe(about)
             if newest:
                 body |= self._points_of(about, newest[-1])
                 xs = [point[0] for point in body.get("points", ())]
-                body["current_window"] = current_window(xs, now)
+                body["current_window"] = live_tables.current_window(xs, now)
             found.append(body)
         return found
 
@@ -178,33 +176,6 @@ class OverviewBuilder:
             return {**(known[1] if known else {}), "problem": problem}
         self._points[name] = (number, body)
         return body
-
-
-def live_tables(site: Site) -> list[dict[str, Any]]:
-    """Every hr.live of the deployed pipelines: name, folder and chart."""
-    work = site.workspace()
-    found = []
-    for definition in definitions.deployed(work.places):
-        for query in definition.queries:
-            if query.sink.get("kind") == "live":
-                fields = query.sink
-                found.append(
-                    {
-                        "pipeline": definition.pipeline,
-                        "name": query.name,
-                        "key": list(fields.get("key") or ()),
-                        "chart": fields.get("chart"),
-                        "x": fields.get("x"),
-                        "y": list(fields.get("y") or ()),
-                        "path": _folder(site, definition.pipeline, query.name),
-                    }
-                )
-    return found
-
-
-def _folder(site: Site, pipeline: str, query: str) -> str:
-    table = tables.known_names(site.workspace()).tables.get((pipeline, query))
-    return (table.place if table else None) or site.settings.result(pipeline, query)
 
 
 def _rates_over_time(

@@ -108,13 +108,13 @@ API = (
     *(
         Endpoint(
             f"/api/pipelines/{{pipeline}}/{what}",
-            actions.ACTIONS[what],
+            run,
             f"Ask the supervisor to {what} it",
             access="operate",
             method="POST",
             body=("version",) if what == "rollback" else (),
         )
-        for what in ("start", "stop", "restart", "rollback")
+        for what, run in actions.ACTIONS.items()
     ),
     Endpoint("/api/requests/{request}", actions.answer, "Reply to a request"),
 )
