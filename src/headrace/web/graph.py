@@ -94,12 +94,8 @@ def _edge_rates(
 ) -> dict[tuple[str, str], float]:
     """Into a query with one streaming input flows all that it reads; out of a source, its rate.
     What a view passes on to a join is not known."""
-    queries = {
-        name: source_rates.QueryRates(query.input_rate or 0.0, query.processing_rate)
-        for name, query in seen.items()
-    }
     sources = source_rates.sources_by_query(definition)
-    by_source = source_rates.pipeline_rates(queries, sources).by_source if queries else {}
+    by_source = source_rates.current_rates(seen.values(), sources).by_source
     static = {node.name for node in definition.nodes if node.kind == "table"}
     rates: dict[tuple[str, str], float] = {}
     for name, all_ in inputs.items():

@@ -29,7 +29,7 @@ from headrace.store.alerts import StoredAlert
 from headrace.store.progress import MinuteRate
 from headrace.web import live_tables
 from headrace.web.headline import headline
-from headrace.web.source_rates import QueryRates, pipeline_rates, sources_by_query
+from headrace.web.source_rates import QueryRates, current_rates, pipeline_rates, sources_by_query
 
 if TYPE_CHECKING:
     from headrace.web.site import Site
@@ -95,10 +95,7 @@ class OverviewBuilder:
             else None
         )
         sources = sources_by_query(definition)
-        now_rates = pipeline_rates(
-            {q.name: QueryRates(q.input_rate or 0.0, q.processing_rate) for q in status.queries},
-            sources,
-        )
+        now_rates = current_rates(status.queries, sources)
         mine = [one for one in stored.rates if one.pipeline == status.name]
         return {
             **status.to_json(),
@@ -137,11 +134,11 @@ class OverviewBuilder:
         """Whether the working tree differs from the deployed version."""
         if not status.version:
             return False
-        known = self._edited.get(status.version)
-        if known is None or time.monotonic() > known[0] + EDITED_S:
-            found = project_status.is_edited(self._site.workspace(), status.version)
-            known = self._edited[status.version] = (time.monotonic(), found)
-        return known[1]
+        at, is_edited = self._edited.get(status.version, (-EDITED_S, False))
+        if time.monotonic() > at + EDITED_S:
+            is_edited = project_status.is_edited(self._site.workspace(), status.version)
+            self._edited[status.version] = (time.monotonic(), is_edited)
+        return is_edited
 
     def _live(self, now: float) -> list[dict[str, Any]]:
         """The first live tables with their last points, for a small chart each."""

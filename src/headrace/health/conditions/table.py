@@ -18,8 +18,9 @@ from headrace.health.conditions import (
     watermark_held,
 )
 from headrace.health.run_view import QueryView, RunView
-from headrace.model.findings import Finding
+from headrace.model.findings import Finding, Severity
 from headrace.model.limits import HealthLimits
+from headrace.model.pipeline import Definition
 
 Condition = Callable[[RunView, QueryView, HealthLimits], Iterable[Finding]]
 
@@ -40,6 +41,23 @@ CONDITIONS: tuple[Condition, ...] = (
 def by_query(view: RunView, limits: HealthLimits) -> dict[str, tuple[Finding, ...]]:
     found = {name: _findings(view, query, limits) for name, query in view.queries.items()}
     return {name: findings for name, findings in found.items() if findings}
+
+
+def from_warnings(definition: Definition) -> tuple[Finding, ...]:
+    """The warnings of `check` about a deployed definition."""
+    places = {query.place: query.name for query in definition.queries}
+    return tuple(
+        Finding(
+            slug=str(warning.get("slug")),
+            what=str(warning.get("what")),
+            cause=warning.get("why"),
+            fix=warning.get("fix"),
+            severity=Severity.WARNING.value,
+            query=places.get(str(warning.get("where"))),
+            where=warning.get("where"),
+        )
+        for warning in definition.warnings
+    )
 
 
 def _findings(view: RunView, query: QueryView, limits: HealthLimits) -> tuple[Finding, ...]:
