@@ -30,7 +30,6 @@ class Stall:
 
     query: str
     for_s: float
-    limit_s: float
     kill_s: float
     has_data: bool
     is_first: bool = False  # nothing done yet: perhaps its source cannot be opened
@@ -73,27 +72,15 @@ def stalls(
     """
     found = []
     for query in view.queries.values():
-        if query.terminated_at is not None or query.advanced_at is None:
+        active = query.data_available if query.trigger_active is None else query.trigger_active
+        is_at_work = query.terminated_at is None and (active or not query.has_worked)
+        if not is_at_work or query.advanced_at is None:
             continue
-        age = now - query.advanced_at
-        limit = patience * _stall_limit(query, limits)
-        if _is_at_work(query) and age >= limit:
-            found.append(
-                Stall(
-                    query.name,
-                    age,
-                    limit,
-                    kill_s=limit * limits.kill_after,
-                    has_data=query.data_available is not False,
-                    is_first=not query.has_worked,
-                )
-            )
+        age, limit = now - query.advanced_at, patience * _stall_limit(query, limits)
+        has_data, is_first = query.data_available is not False, not query.has_worked
+        if age >= limit:
+            found.append(Stall(query.name, age, limit * limits.kill_after, has_data, is_first))
     return tuple(found)
-
-
-def _is_at_work(query: QueryView) -> bool:
-    active = query.data_available if query.trigger_active is None else query.trigger_active
-    return bool(active) or not query.has_worked
 
 
 def _stall_limit(query: QueryView, limits: WatchdogLimits) -> float:

@@ -36,12 +36,12 @@ class SlowVerdict:
 
 def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
     """`batches` in order of time; `cores` are the task slots of this run."""
-    timed = [(at, one) for at, one in batches if one.batch_ms and one.rows_in]
+    timed = [(at, batch) for at, batch in batches if batch.batch_ms and batch.rows_in]
     if len(timed) < BATCHES_MIN:
         return SlowVerdict("too-new", f"{len(timed)} batches with rows so far: too few to judge.")
     share = _busy_share(timed)
-    seen = [one for _, one in timed]
-    mean_ms = fmean(one.batch_ms or 0.0 for one in seen)
+    seen = [batch for _, batch in timed]
+    mean_ms = fmean(batch.batch_ms or 0.0 for batch in seen)
     if share < BUSY:
         works = f"it works {share:.0%} of the time, {mean_ms:,.0f} ms a batch"
         return SlowVerdict("not-slow", f"Not slow: {works}.")
@@ -63,23 +63,23 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
 
 
 def _busy_share(timed: Sequence[Batch]) -> float:
-    took_ms = [one.batch_ms or 0.0 for _, one in timed]
+    took_ms = [batch.batch_ms or 0.0 for _, batch in timed]
     span_ms = (timed[-1][0] - timed[0][0]) * 1000 + took_ms[0]
     return min(1.0, sum(took_ms) / max(span_ms, 1.0))
 
 
 def _parts(seen: Sequence[Progress]) -> dict[str, float]:
     """Each phase's share of all the time in batches."""
-    whole = sum(one.batch_ms or 0.0 for one in seen)
-    names = {name for one in seen for name in one.phases} | {WORK}
-    return {n: sum(one.phases.get(n, 0.0) for one in seen) / whole for n in names}
+    whole = sum(batch.batch_ms or 0.0 for batch in seen)
+    names = {name for batch in seen for name in batch.phases} | {WORK}
+    return {n: sum(batch.phases.get(n, 0.0) for batch in seen) / whole for n in names}
 
 
 def _tiny(
     seen: Sequence[Progress], parts: Mapping[str, float], mean_ms: float
 ) -> SlowVerdict | None:
     """Few rows, and most of the time is the fixed cost of a batch."""
-    rows = fmean(one.rows_in for one in seen)
+    rows = fmean(batch.rows_in for batch in seen)
     fixed = sum(parts.get(n, 0.0) for n in (*BOOKKEEPING, *LOOKING, Phase.QUERY_PLANNING))
     if rows >= TINY_ROWS or fixed < DOMINANT:
         return None
@@ -87,20 +87,20 @@ def _tiny(
         "tiny-batches",
         f"Tiny batches: {rows:,.0f} rows each, and {fixed:.0%} of {mean_ms:,.0f} ms is what every "
         "batch costs before and after its rows.",
-        'Trigger half as often (every="…"): as many rows again for the same fixed cost.',
+        'Trigger half as often (every="…"): twice the rows for the same fixed cost.',
         gain=fixed / 2,
     )
 
 
 def _state_commit(seen: Sequence[Progress], mean_ms: float) -> SlowVerdict | None:
     """The time to commit state, as Spark reports it, over its partitions."""
-    spent = fmean(sum(o.commit_ms / o.partitions for o in one.operators) for one in seen)
-    operators = [operator for one in seen for operator in one.operators]
+    spent = fmean(sum(o.commit_ms / o.partitions for o in batch.operators) for batch in seen)
+    operators = [operator for batch in seen for operator in batch.operators]
     share = spent / mean_ms
     if share < DOMINANT / 2:
         return None
-    rows = max(one.rows or 0 for one in operators)
-    partitions = max(one.partitions for one in operators)
+    rows = max(operator.rows or 0 for operator in operators)
+    partitions = max(operator.partitions for operator in operators)
     return SlowVerdict(
         "state-commit",
         f"State: {share:.0%} of {mean_ms:,.0f} ms a batch is committing state ({rows:,} rows in "
@@ -148,7 +148,7 @@ _ABOUT: Mapping[str, tuple[str, str]] = {
 
 
 def _dominant_part(parts: Mapping[str, float], mean_ms: float) -> SlowVerdict | None:
-    name = max(parts, key=lambda one: parts[one] if one in _ABOUT else 0.0)
+    name = max(parts, key=lambda phase: parts[phase] if phase in _ABOUT else 0.0)
     if name not in _ABOUT or parts[name] < DOMINANT:
         return None
     doing, fix = _ABOUT[name]

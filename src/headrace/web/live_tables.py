@@ -148,11 +148,11 @@ def _find_table(visit: Visit) -> dict[str, Any]:
     """By QUERY if that is unique, or by PIPELINE.QUERY."""
     name = visit.path["table"]
     known = find_all(visit.site)
-    mine = [one for one in known if name in (one["name"], f"{one['pipeline']}.{one['name']}")]
+    mine = [t for t in known if name in (t["name"], f"{t['pipeline']}.{t['name']}")]
     if len(mine) == 1:
         return mine[0]
-    names = sorted(f"{one['pipeline']}.{one['name']}" for one in known)
-    meant = closest(name, [*names, *(one["name"] for one in known)])
+    names = sorted(f"{t['pipeline']}.{t['name']}" for t in known)
+    meant = closest(name, [*names, *(t["name"] for t in known)])
     words = f'Did you mean "{meant}"? ' if meant else ""
     raise ConfigError(
         f"There is {'more than one' if mine else 'no'} live table {name[:100]!r}.",

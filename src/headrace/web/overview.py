@@ -96,7 +96,7 @@ class OverviewBuilder:
         )
         sources = sources_by_query(definition)
         now_rates = current_rates(status.queries, sources)
-        mine = [one for one in stored.rates if one.pipeline == status.name]
+        mine = [rate for rate in stored.rates if rate.pipeline == status.name]
         return {
             **status.to_json(),
             "edited": self._is_edited(status),

@@ -45,7 +45,7 @@ def list_runs(visit: Visit) -> dict[str, Any]:
     found = db.read(work.places.history, ask, is_optional=True)
     if found is None:
         found = list(islice(runs.backwards(work.places, name), RUNS_MAX))
-    return {"runs": [one.to_json() for one in found]}
+    return {"runs": [run.to_json() for run in found]}
 
 
 def run(visit: Visit) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def run(visit: Visit) -> dict[str, Any]:
         "headline": run_end.headline(found.spec.pipeline, ended),
         "query_lines": run_end.query_lines(ended),
         "failure": summary.failure(ended) if why.is_bad(ended) else None,
-        "problems": [dict(one) for one in ended.problems] if ended else [],
+        "problems": [dict(problem) for problem in ended.problems] if ended else [],
         "trace": _trace(visit, ended.trace) if ended else None,
     }
     return _redact_body(visit, body)
@@ -75,8 +75,8 @@ def events(visit: Visit) -> dict[str, Any]:
     is_first = "after" not in visit.query
     file = EventFile(path, tail.near_end(path, EVENT_BYTES) if is_first else _position(visit))
     items = [
-        {"at": one.at, "kind": one.kind.value, "query": one.query, "text": history.event_words(one)}
-        for one in file.events(history.NOTABLE, EVENT_BYTES)[-LINES_MAX:]
+        {"at": e.at, "kind": e.kind.value, "query": e.query, "text": history.event_words(e)}
+        for e in file.events(history.NOTABLE, EVENT_BYTES)[-LINES_MAX:]
     ]
     return _redact_body(visit, {"events": items, "position": file.position})
 

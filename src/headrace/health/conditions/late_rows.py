@@ -33,9 +33,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         "this source delays them, or old data is sent again. (Spark counts after partial "
         "aggregation: the number of rows is higher.)",
         fix="Find out how late they are (compare event time with arrival). Use a longer delay in "
-        "withWatermark to keep such rows from now on; rows that were dropped are only in a new "
-        "answer: start a new checkpoint (for a file sink: with a new folder) that reads the input "
-        "again.",
+        f"withWatermark to keep such rows from now on. {shares.REPROCESS}",
         since=shift.since,
         where=query.place,
     )

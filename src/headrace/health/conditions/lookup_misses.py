@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headrace.health.conditions import shares
-from headrace.health.conditions.shares import NEARLY_ALL, Shift
+from headrace.health.conditions.shares import NEARLY_ALL, REPROCESS, Shift
 from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding, Severity
 from headrace.model.limits import HealthLimits
@@ -16,10 +16,6 @@ HIGHEST_MAX = 0.97
 SOME = 0.1  # a join that drops less is not a filter, however short its past
 PAST_WINDOWS = 5
 JUMP = 0.3
-AGAIN = (
-    "Rows that were dropped are only in a new answer: start a new checkpoint (for a file sink: "
-    "with a new folder) that reads the input again."
-)
 
 
 def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
@@ -68,7 +64,7 @@ def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) 
         cause=f"What {name} reads had no rows when the query started (a load that failed, a wrong "
         "path, a filter that nothing passes), or it lost them since.",
         fix=f"Fill {name}, then restart the pipeline if its table is read once at the start. To "
-        f"keep rows without a match, use a left join. {AGAIN}",
+        f"keep rows without a match, use a left join. {REPROCESS}",
         since=since,
         where=about.get("place"),
     )
@@ -85,7 +81,7 @@ def _unmatched_finding(
         cause=f"Rows of the stream have keys that {name} does not have: the table lost rows or is "
         "out of date, or the keys changed (another format, nulls).",
         fix=f"Compare keys of the stream with {name} (headrace sql), and load the missing rows or "
-        f"repair the key. To keep rows without a match, use a left join. {AGAIN}",
+        f"repair the key. To keep rows without a match, use a left join. {REPROCESS}",
         severity=severity.value,
         since=shift.since,
         where=about.get("place"),

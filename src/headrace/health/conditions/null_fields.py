@@ -45,7 +45,7 @@ def _find_in_parse_point(
         if shift is None:
             continue
         field = key.removeprefix(prefix)
-        named = [one for one in new if shift.before is not None or _is_same(one, field)]
+        named = [other for other in new if shift.before is not None or _is_same(other, field)]
         unknown = _unknown(query.series, name, named, shift)
         severity = _severity(shift, unknown, limits)
         is_of_other_records = about.get("sample") == "before a filter"  # their mix may change
@@ -77,12 +77,12 @@ def _unknown(series: Series, name: str, named: list[str], shift: Shift) -> dict[
     now = [bucket for bucket in series.buckets if bucket.begin >= shift.since]
     past = [bucket for bucket in series.buckets if bucket.begin < shift.since][:-1]
     found = {}
-    for one in named:
-        key = f"unknown.{name}.{one}"
+    for field in named:
+        key = f"unknown.{name}.{field}"
         share = min(1.0, total(now, key) / max(1.0, total(now, whole)))
         before = total(past, key) / max(1.0, total(past, whole))
         if share >= SEEN * (shift.share - (shift.before or 0.0)) and before <= NEW * share:
-            found[one] = share
+            found[field] = share
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -105,8 +105,8 @@ def _finding(
     before = f" ({shares.percent(shift.before)} before)" if shift.before else ""
     what = f"`{field}` is null in {shift.rows_in_words}{since}{before}"
     cause = (
-        f"The producer of {source} no longer sends `{field}`, or sends it as a type that the "
-        "schema does not fit."
+        f"The producer of {source} no longer sends `{field}`, or sends it with a type that does "
+        "not match the schema."
     )
     fix = f"Ask the producer of {source} to send `{field}` again, or change the schema of {where}"
     if unknown:

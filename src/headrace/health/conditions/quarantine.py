@@ -23,7 +23,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         what=f"{shares.percent(shift.share)} of the records that {of} reads have gone to the "
         f"quarantine {shift.in_words(query.series.end)}.",
         cause="The producer changed the format of its records, or the schema in the pipeline does "
-        "not fit them.",
+        "not match them.",
         fix="`headrace quarantine list` shows the records and the reason of each. Change the "
         "schema or the producer; nothing is lost, the quarantine keeps the records.",
         since=shift.since,

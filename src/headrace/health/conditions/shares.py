@@ -9,6 +9,10 @@ from headrace.model.series import Bucket, Series, total
 from headrace.model.times import moment
 
 NEARLY_ALL = 0.99
+REPROCESS = (
+    "To recover the dropped rows, start a new checkpoint (for a file sink: with a new folder) that "
+    "reads the input again."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _WHY = {
     ),
     "symmetricHashJoin": (
         "a join of two streams",
-        "Nothing says when a row can no longer find a partner.",
+        "Nothing limits how long a row waits for its match.",
         "Give both sides withWatermark, and the join condition a range of time.",
     ),
 }

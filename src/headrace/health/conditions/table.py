@@ -63,5 +63,5 @@ def from_warnings(definition: Definition) -> tuple[Finding, ...]:
 def _findings(view: RunView, query: QueryView, limits: HealthLimits) -> tuple[Finding, ...]:
     if query.stopped is not None or query.terminated_at is not None:
         return ()
-    found = [one for condition in CONDITIONS for one in condition(view, query, limits)]
-    return tuple(replace(one, query=one.query or query.name) for one in found)
+    found = [finding for condition in CONDITIONS for finding in condition(view, query, limits)]
+    return tuple(replace(finding, query=finding.query or query.name) for finding in found)
