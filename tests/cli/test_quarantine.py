@@ -93,6 +93,9 @@ def test_it_counts_by_reason_and_shows_the_newest(project: Path) -> None:
     assert [r["reason"] for r in one["newest"]] == ["wrong-type", "not-utf8", "wrong-type"]
     assert one["newest"][1]["text"] == r"\xff\x00[red]"
     assert one["newest"][1]["raw"] == "/wBbcmVkXQ=="
+    assert set(one["newest"][1]) == {
+        "at", "reason", "detail", "source", "partition", "offset", "bytes", "version", "text", "raw"
+    }  # fmt: skip
 
 
 def test_people_see_what_the_records_were(project: Path) -> None:

@@ -47,12 +47,12 @@ def seen(**query: object) -> Subject:
         ),
         (replace(seen(), stopping="stopped by ann"), State.STOPPING, "stopped by ann"),
         (
-            replace(seen(), stalls=(Stall("q", 360, 300, 600, True),)),
+            replace(seen(), stalls=(Stall("q", 360, 600, True),)),
             State.STALLED,
             "no batch of q for 6 min while data is waiting",
         ),
         (
-            replace(seen(batches=0), stalls=(Stall("q", 360, 300, 600, True, is_first=True),)),
+            replace(seen(batches=0), stalls=(Stall("q", 360, 600, True, is_first=True),)),
             State.STALLED,
             "no first batch of q within 6 min of its start",
         ),
@@ -157,7 +157,7 @@ def test_the_limit_of_a_stall_grows_with_the_usual_batch() -> None:
 
     assert judgement.stalls(view, limits, 19.9) == ()
     (stall,) = judgement.stalls(view, limits, 20.0)
-    assert (stall.limit_s, stall.kill_s, stall.is_hopeless) == (20.0, 40.0, False)
+    assert (stall.kill_s, stall.is_hopeless) == (40.0, False)
     assert judgement.stalls(view, limits, 40.0)[0].is_hopeless
 
 

@@ -139,14 +139,11 @@ def test_the_end_of_queries_is_kept() -> None:
         [
             Event(1, EventKind.DRAIN_STARTED, data={"reason": "asked"}),
             Event(2, EventKind.QUERY_STOPPED, "q", {"batch": 4, "how": "clean"}),
-            Event(3, EventKind.THINNED, data={"skipped": 12}),
-            Event(4, EventKind.EXITED, data={"ending": "drained"}),
         ]
     )
 
     assert (view.queries["q"].stopped, view.queries["q"].stopped_batch) == ("clean", 4)
-    assert (view.drain_reason, view.skipped_lines) == ("asked", 12)
-    assert view.exited == {"ending": "drained"}
+    assert view.draining_at == 1
 
 
 def aged(at: float, batch: int, age_ms: float, n: int = 10) -> Event:

@@ -64,7 +64,7 @@ def test_a_silent_source_is_named_and_what_waits_there_is_unknown() -> None:
         ("Kafka h:1: no such host: h", "name is wrong"),
         ("Kafka h:1: no connection within 3 s", "firewall"),
         ("Kafka h:1: accepts connections, but does not answer requests", "TLS"),
-        ("FileStreamSource[x]: no answer", "cannot be reached"),
+        ("FileStreamSource[x]: no answer", "not reachable"),
     ],
 )
 def test_what_a_client_met_tells_the_likely_cause(error: str, cause: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from headrace.errors import ConnectorError
 from headrace.failures.classifier import FailureText, classify
+from headrace.model.progress import from_spark
 from headrace.notebook import cell_text, chart, rates, renderer
 from headrace.notebook.cell_text import Rows
 from headrace.notebook.display_options import DisplayOptions, parse_options
@@ -153,7 +154,7 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_pages_are_neither_dark_nor_light() -> None:
     """No background, no black, no white: what is there shows on both."""
-    samples = [rates.RateSample(1, "t", 5, 1.0, 2.0, 40.0)]
+    samples = [from_spark({"batchId": 1, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 2.0})]
     parts = [
         renderer.body(rows(("a", 1)), DisplayOptions(), newest=True),
         renderer.body(rows(("a", 1)), DisplayOptions(chart="bar"), newest=True),
@@ -282,7 +283,7 @@ def test_rates_are_told_in_words() -> None:
         "durationMs": {"triggerExecution": 1400},
     }
 
-    samples = [rates.to_sample(progress)]
+    samples = [from_spark(progress)]
 
     assert rates.describe(samples) == (
         "input 40 rows/s · processing 3,000 rows/s · batch 7: 1,200 rows in 1.4 s"
@@ -291,7 +292,7 @@ def test_rates_are_told_in_words() -> None:
 
 
 def test_what_spark_cannot_say_is_a_dash() -> None:
-    one = rates.to_sample({"batchId": 0, "inputRowsPerSecond": float("nan")})
+    one = from_spark({"batchId": 0, "inputRowsPerSecond": float("nan")})
 
     assert rates.describe([one]).startswith("input – · processing –")
     assert drawings(renderer.foot([one]).html)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from starlette.testclient import TestClient
@@ -60,6 +61,39 @@ def with_history(project: Project, now: float | None = None) -> str:
     alerts.open_once(conn, "k", now - 10, "hello", "kept", "row", "Load is high", "critical", {})
     conn.close()
     return run
+
+
+HTTP_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
+
+
+class Fields(NamedTuple):
+    """A row of the page on the API: the fields of a response, or of (each of) a value in it."""
+
+    endpoint: str
+    inside: str
+    is_each: bool
+    names: set[str]
+
+
+def documented_fields() -> Iterator[Fields]:
+    section = HTTP_PAGE.read_text().split("## Fields")[1].split("\n## ")[0]
+    for response, fields in re.findall(r"^\| (`.*?) \| (.*) \|$", section, re.M):
+        inside = "".join(re.findall(r"`(\w+)`", response))
+        for endpoint in re.findall(r"`((?:GET|POST) \S+)`", response):
+            names = set(re.findall(r"`(\w+)`", fields))
+            yield Fields(endpoint, inside, "each of" in response, names)
+
+
+def undocumented(endpoint: str, answer: dict[str, Any]) -> list[str]:
+    """Fields of the response that the page lacks, and fields of the page that it does not have."""
+    wrong = []
+    for row in documented_fields():
+        if row.endpoint == endpoint:
+            value = answer[row.inside] if row.inside else answer
+            if row.is_each:
+                value = next(iter(value.values() if isinstance(value, dict) else value))
+            wrong += [f"{row.inside}.{name}" for name in sorted(set(value) ^ row.names)]
+    return wrong
 
 
 @dataclass

@@ -22,10 +22,10 @@ from headrace.model.requests import Reply, Request
 from headrace.project import status
 from headrace.state import requests
 from headrace.store import db, progress
-from headrace.web import json_text, overview_feed
+from headrace.web import json_responses, openapi, overview_feed
 from headrace.web import overview as web_overview
-from headrace.web.routes import API, ROUTES
-from web.conftest import Visitor, with_history
+from headrace.web.routes import API, ROUTES, Endpoint
+from web.conftest import HTTP_PAGE, Visitor, documented_fields, undocumented, with_history
 
 pytestmark = pytest.mark.thorough
 
@@ -160,7 +160,7 @@ def test_an_overview_that_cannot_be_built_is_an_error_not_an_old_one(
 def test_nan_and_infinity_are_null_in_json() -> None:
     body = {"points": [[1, float("nan")], [2, float("inf")]], "at": Path("x")}
 
-    answer = json.loads(json_text.encode(body), parse_constant=lambda text: pytest.fail(text))
+    answer = json.loads(json_responses.encode(body), parse_constant=lambda text: pytest.fail(text))
 
     assert answer == {"points": [[1, None], [2, None]], "at": "x"}
 
@@ -485,10 +485,39 @@ def test_the_api_describes_the_content_type_of_each_endpoint(inside: Visitor) ->
 
 
 def test_every_endpoint_of_the_api_is_in_the_docs() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_text()
+    page = HTTP_PAGE.read_text()
 
     for endpoint in ROUTES:
-        assert f"`{endpoint.method} {endpoint.path.replace(':path', '')}`" in page, endpoint.path
+        assert f"`{documented_name(endpoint)}`" in page
+
+
+def documented_name(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path.replace(':path', '')}"
+
+
+def test_every_field_of_a_response_is_in_the_docs(inside: Visitor) -> None:
+    """Those of SQL and live tables: test_sql_over_http.py."""
+    run = with_history(inside.project)
+    fields = {row.endpoint for row in documented_fields()}
+    wrong = []
+    for endpoint in API:
+        name, path = documented_name(endpoint), endpoint.path
+        if openapi.JSON not in endpoint.kinds or path == "/api/openapi.json":
+            continue
+        assert name in fields
+        if name.startswith("GET") and not path.startswith(("/api/live", "/api/sql", "/api/quar")):
+            url = path.format(pipeline="hello", run=run, request="x")
+            wrong += [f"{name} {field}" for field in undocumented(name, inside.get(url))]
+
+    assert wrong == []
+
+
+def test_a_field_that_the_docs_lack_is_caught() -> None:
+    answer = {"runs": [{"run": "x", "new": 1}], "more": 1}
+
+    wrong = undocumented("GET /api/pipelines/{pipeline}/runs", answer)
+
+    assert {".more", "runs.new", "runs.code"} <= set(wrong)
 
 
 def test_errors_have_one_shape(inside: Visitor) -> None:

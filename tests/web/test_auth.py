@@ -70,7 +70,7 @@ def test_the_open_endpoints_reveal_nothing(visitor: Visitor) -> None:
     assert frozenset({"/healthz", "/login", "/static/{file:path}"}) == OPEN
     assert visitor.get("/healthz") == {"ok": True}
     page = visitor.http.get("/login").text
-    assert "headrace token" in page
+    assert "<code>headrace token</code>" in page
     assert str(visitor.project.folder) not in page
 
 

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.e2e
 
 WARNING = {
     "slug": "unbounded-state", "what": "The state of 'kept' grows without end.",
-    "why": "There is no watermark.", "where": "pipelines/hello.py:4", "fix": "Use one.",
+    "why": "There is no watermark.", "where": "pipelines/hello.py:4",
+    "fix": "Use `withWatermark(<b>)`.",
 }  # fmt: skip
 
 
@@ -78,7 +79,9 @@ def test_a_degraded_pipeline_shows_what_is_wrong_and_what_to_do(tmp_path: Path) 
         page.goto(f"{url}/pipelines/hello")
         page.wait_for_selector("[data-finding=many-quarantined]")
         problem = page.inner_text("[data-finding=many-quarantined]")
+        command = page.inner_text("[data-finding=many-quarantined] code >> nth=-1")
         warning = page.inner_text("[data-finding=unbounded-state]")
+        code = page.inner_text("[data-finding=unbounded-state] code >> nth=-1")
         state = page.inner_text("h1 + .state")
         seen.check()
 
@@ -88,5 +91,6 @@ def test_a_degraded_pipeline_shows_what_is_wrong_and_what_to_do(tmp_path: Path) 
     assert "97 % of the records that logs reads have gone to the quarantine since" in problem
     assert "Likely cause: " in problem
     assert "What to do: " in problem
-    assert "headrace quarantine list" in problem
+    assert "`" not in problem + warning
+    assert (command, code) == ("headrace quarantine list", "withWatermark(<b>)")
     assert "The state of 'kept' grows without end." in warning

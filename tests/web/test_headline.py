@@ -16,8 +16,8 @@ from headrace.model.status import PipelineStatus, QueryStatus, State
 from headrace.web import graph as web_graph
 from headrace.web import views
 from headrace.web.headline import headline
+from headrace.web.live_tables import current_window
 from headrace.web.source_rates import QueryRates, pipeline_rates, sources_by_query
-from headrace.web.windows import current_window
 
 SEVERITY = {"running": 0, "catching-up": 2, "starting": 1, "needs-attention": 5, "stopped": -1}
 

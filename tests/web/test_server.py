@@ -19,7 +19,7 @@ from headrace.errors import Error
 from headrace.state import api_keys
 from headrace.state.api_keys import Key, KeyKind, Role
 from headrace.web import connections, rate_limit
-from headrace.web.thread_pool import ThreadPool
+from headrace.web.app import ThreadPool
 from web.serving import served
 
 pytestmark = pytest.mark.e2e

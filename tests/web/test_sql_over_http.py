@@ -23,7 +23,7 @@ from headrace.model.pipeline import Definition, Query
 from headrace.project import query_workers
 from headrace.web import app
 from headrace.web.site import Site
-from web.conftest import HOST, TOML, Visitor
+from web.conftest import HOST, TOML, Visitor, undocumented
 
 pytestmark = pytest.mark.thorough  # its children read their libraries first
 
@@ -99,6 +99,21 @@ def test_tables_are_listed_with_their_columns(asking: Visitor) -> None:
 
     assert found["metrics"]["schema"] == "id int, level string"
     assert found["counts"]["kind"] == "live"
+
+
+def test_every_field_of_a_response_is_in_the_docs(asking: Visitor) -> None:
+    answers = {
+        "GET /api/sql": asking.get("/api/sql"),
+        "POST /api/sql": asking.post("/api/sql", {"sql": "SELECT * FROM metrics"}),
+        "GET /api/live": asking.get("/api/live"),
+        "GET /api/live/{table}": asking.get("/api/live/counts"),
+        "GET /api/live/{table}/{key}": asking.get("/api/live/counts/a"),
+        "GET /api/quarantine": asking.get("/api/quarantine"),
+    }
+
+    assert {
+        name: found for name, got in answers.items() if (found := undocumented(name, got))
+    } == {}
 
 
 ATTACKS = [

@@ -77,9 +77,9 @@ class Catalog:
         pipeline VIEW takes precedence, because it has no other name.
         """
         full = ".".join(parts)
-        known = {_lower(key): table for key, table in self.tables.items()}
-        for key in ((parts[0], ".".join(parts[1:])), ("", full)):
-            if table := known.get(_lower(key)):
+        known = {(p.lower(), name.lower()): table for (p, name), table in self.tables.items()}
+        for pipeline, name in ((parts[0], ".".join(parts[1:])), ("", full)):
+            if table := known.get((pipeline.lower(), name.lower())):
                 return table
         if names := self.ambiguous.get(full.lower()):
             raise SqlError(
@@ -143,10 +143,6 @@ def not_committed_error(path: str, why: str) -> SqlError:
     )
 
 
-def _lower(key: tuple[str, str]) -> tuple[str, str]:
-    return key[0].lower(), key[1].lower()
-
-
 def sql_name(*parts: str) -> str:
     """The name in SQL, quoted where necessary."""
     return ".".join(p if re.fullmatch(r"[A-Za-z_]\w*", p) else column(p) for p in parts if p)
@@ -186,9 +182,8 @@ def collect(settings: Settings, definitions: Iterable[Definition]) -> Catalog:
             continue  # `check` reports it; other tables can still be read
         if sink.kind == live_tables.KIND:
             continue  # each stream that writes to it is a table under its own name
-        writer = by_place.get(sink.identity() or "")
-        schema = writer.schema if writer else None
-        tables["", name] = Table(name, sink, schema, writer.written_by if writer else "")
+        writer = by_place.get(sink.identity() or "") or Table(name, sink)
+        tables["", name] = Table(name, sink, writer.schema, writer.written_by)
         owners.pop(name, None)
     ambiguous = {
         name.lower(): tuple(sql_name(pipeline, name) for pipeline in pipelines)

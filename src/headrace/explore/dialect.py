@@ -128,11 +128,9 @@ def _rename(table: exp.Table) -> None:
 
 
 def _syntax_error(exc: Exception) -> SqlError:
-    errors = getattr(exc, "errors", None) or [{}]
-    first = errors[0]
+    first = (getattr(exc, "errors", None) or [{}])[0]
     message = first.get("description") or str(exc).splitlines()[0]
-    line = first.get("line")
-    near = first.get("highlight")
+    line, near = first.get("line"), first.get("highlight")
     return SqlError(
         f"SQL syntax error: {message.rstrip('.')}.",
         why=f"At {near!r}." if near else None,

@@ -39,11 +39,8 @@ def open_snapshot(folder: Path, held: ExitStack) -> Snapshot | None:
     path = f"/dev/fd/{number}"  # stays valid when the file is deleted
     metadata = _metadata(path)
     batch, at = metadata.get("batch"), metadata.get("at")
-    return Snapshot(
-        path,
-        batch if isinstance(batch, int) else None,
-        float(at) if isinstance(at, int | float) else os.fstat(number).st_mtime,
-    )
+    at = float(at) if isinstance(at, int | float) else os.fstat(number).st_mtime
+    return Snapshot(path, batch if isinstance(batch, int) else None, at)
 
 
 def open_itself(path: Path) -> BinaryIO:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -43,18 +43,8 @@ class QuarantinedRecord:
         return shown[:TEXT_MAX] + ("…" if (self.size or 0) > TEXT_MAX else "")
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "at": plain(self.at),
-            "reason": self.reason,
-            "detail": self.detail,
-            "source": self.source,
-            "partition": self.partition,
-            "offset": self.offset,
-            "bytes": self.size,
-            "version": self.version,
-            "text": self.text,
-            "raw": plain(self.raw),
-        }
+        fields = {"bytes" if name == "size" else name: v for name, v in asdict(self).items()}
+        return {name: plain(value) for name, value in fields.items()} | {"text": self.text}
 
 
 @dataclass(frozen=True, slots=True)

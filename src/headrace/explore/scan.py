@@ -57,16 +57,12 @@ def scan(table: Table, held: ExitStack, *, is_confined: bool = False) -> Scan:
     if table.snapshots:
         return _scan_live(table, held)
     sink = files_of(table)
-    if (scheme := sink.path.partition(":/")[0]) not in ("", sink.path, "file"):
+    scheme = sink.path.partition(":/")[0]
+    is_remote = scheme not in ("", sink.path, "file")
+    if is_remote or sink.format not in _READERS:
+        unreadable = f"is on {scheme}" if is_remote else f"has {sink.format} files"
         raise SqlError(
-            f"{table.name!r} is on {scheme}, which DuckDB does not read.",
-            where=sink.path,
-            fix=USE_SPARK,
-            slug="needs-spark",
-        )
-    if sink.format not in _READERS:
-        raise SqlError(
-            f"{table.name!r} has {sink.format} files, which DuckDB does not read.",
+            f"{table.name!r} {unreadable}, which DuckDB does not read.",
             where=sink.path,
             fix=USE_SPARK,
             slug="needs-spark",
@@ -155,7 +151,14 @@ def _resolve_links(paths: Iterable[str], within: Path | None) -> list[str]:
         place, is_link = folders[folder]
         real = f"{place}/{name}"
         if name not in is_link:
-            raise _missing_file_error(path)
+            raise SqlError(
+                f"{path} is missing.",
+                why="The commit log of the sink lists it, so rows were lost or the folder was "
+                "moved.",
+                where=path,
+                fix="Restore it from a backup, or move the folder back.",
+                slug="committed-file-missing",
+            )
         if is_link[name]:
             real = os.path.realpath(real)
         if within is not None and not _is_no_link(path, real, within):
@@ -170,16 +173,6 @@ def _inspect_folder(folder: str) -> tuple[str, Mapping[str, bool]]:
     with suppress(FileNotFoundError), os.scandir(place) as entries:
         return place, {entry.name: entry.is_symlink() for entry in entries}
     return place, {}
-
-
-def _missing_file_error(path: str) -> SqlError:
-    return SqlError(
-        f"{path} is missing.",
-        why="The commit log of the sink lists it, so rows were lost or the folder was moved.",
-        where=path,
-        fix="Restore it from a backup, or move the folder back.",
-        slug="committed-file-missing",
-    )
 
 
 def _is_no_link(path: str, real: str, within: Path) -> bool:
@@ -211,16 +204,15 @@ def _build_call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...])
         options["hive_partitioning"] = "true"
         options["hive_types"] = _struct(kinds)
     given = "".join(f", {name} = {value}" for name, value in options.items())
-    reader = _FUNCTIONS[sink.format]
-    return f"FROM {reader}({_FILES}{given})"
+    reader = "csv" if sink.format == "text" else sink.format
+    return f"FROM read_{reader}({_FILES}{given})"
 
 
 def _partitions(place: str, folder: Path) -> list[str]:
     """The partition columns of a path: FOLDER/day=2026-01-01/hour=3 has day and hour."""
     inside = Path(place)
-    if not inside.is_relative_to(folder):
-        return []
-    return [p.partition("=")[0] for p in inside.relative_to(folder).parts if "=" in p]
+    parts = inside.relative_to(folder).parts if inside.is_relative_to(folder) else ()
+    return [part.partition("=")[0] for part in parts if "=" in part]
 
 
 def _columns(schema: str | None) -> dict[str, str]:
@@ -251,8 +243,7 @@ def _json(sink: Files, columns: dict[str, str]) -> dict[str, str]:
 def _csv(sink: Files, columns: dict[str, str]) -> dict[str, str]:
     options = {"header": "false", "delim": "','", "quote": "'\"'", "escape": "'\\'"}
     for name, value in sink.options.items():
-        if name in _PLAIN:
-            key = _PLAIN[name]
+        if key := _PLAIN.get(name):
             options[key] = str(value).lower() if key == "header" else literal(str(value))
     if columns:
         options["columns"] = _struct(columns)
@@ -266,7 +257,6 @@ def _text(sink: Files, columns: dict[str, str]) -> dict[str, str]:
 
 
 _READERS = {"parquet": _parquet, "json": _json, "csv": _csv, "text": _text}
-_FUNCTIONS = {"parquet": "read_parquet", "json": "read_json", "csv": "read_csv", "text": "read_csv"}
 
 
 def _struct(kinds: dict[str, str]) -> str:

@@ -80,12 +80,10 @@ def _common_tables(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_kind(kind: str) -> None:
-    if kind.endswith("_NODE") and kind not in _QUERIES:
-        raise _not_a_query_error(kind.removesuffix("_NODE").removesuffix("_QUERY"))
     if kind == "SHOW_REF":
         raise _not_a_query_error("DESCRIBE, SHOW or SUMMARIZE")
     if kind not in _QUERIES | _TABLES | _ORDERS:
-        raise _not_a_query_error(kind)
+        raise _not_a_query_error(kind.removesuffix("_NODE").removesuffix("_QUERY"))
 
 
 def _check_table(part: Mapping[str, Any], known: Set[str]) -> None:

@@ -11,7 +11,7 @@ Invariant: never raises, and states nothing that is not in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -116,12 +116,13 @@ def _match_entry(part: TracePart) -> CatalogueEntry | None:
 def _by_condition(part: TracePart) -> CatalogueEntry | None:
     """The entry with the longest condition that matches one in the message."""
     matches = [
-        (len(wanted), entry)
+        (wanted, entry)
         for condition in _CONDITION.findall(part.message)
-        for wanted, entry in _conditions()
+        for entry in table.ENTRIES
+        for wanted in entry.conditions
         if _covers(wanted, condition)
     ]
-    return max(matches, key=lambda match: match[0])[1] if matches else None
+    return max(matches, key=lambda match: len(match[0]))[1] if matches else None
 
 
 def _searchable_text(part: TracePart) -> str:
@@ -148,17 +149,15 @@ def _covers(wanted: str, condition: str) -> bool:
 
 def _most_specific(deepest_first: Iterable[TracePart]) -> TracePart | None:
     """For an unknown failure: the deepest part that has a message and is not a wrapper."""
-    return next((p for p in deepest_first if p.message and not _is_wrapper(p)), None)
-
-
-def _is_wrapper(part: TracePart) -> bool:
-    return any(p.search(part.message) for p in _wrapper_patterns())
+    wrapper = _wrapper_pattern()
+    return next((p for p in deepest_first if p.message and not wrapper.search(p.message)), None)
 
 
 def _verdict(
     entry: CatalogueEntry, part: TracePart, deepest_first: Sequence[TracePart]
 ) -> Classification:
     frame = part.frame or next((p.frame for p in deepest_first if p.frame), None)
+    sites = (stack_trace.find_call_site(p.message) for p in deepest_first)
     names = _names(entry, part, deepest_first)
     return Classification(
         slug=entry.slug,
@@ -167,13 +166,9 @@ def _verdict(
         what=_fill(entry.what, names),
         why=_fill(entry.why, names),
         fix=_fill(entry.fix, names),
-        where=f"{frame.file}:{frame.line}" if frame else _find_call_site(deepest_first),
+        where=f"{frame.file}:{frame.line}" if frame else next(filter(None, sites), None),
         fingerprint=fingerprint.fingerprint(entry.slug, part.type, part.message, frame),
     )
-
-
-def _find_call_site(deepest_first: Sequence[TracePart]) -> str | None:
-    return next((at for p in deepest_first if (at := stack_trace.find_call_site(p.message))), None)
 
 
 def _names(
@@ -182,10 +177,11 @@ def _names(
     """Values for the texts, from the matching part first, so that they belong together."""
     values: dict[str, str] = {}
     for text in (part.text, *(p.text for p in deepest_first)):
-        for match in _matches((*entry.patterns, *entry.names), text):
-            for name, value in match.groupdict().items():
-                if value and name not in values:
-                    values[name] = value.strip()
+        for pattern in (*entry.patterns, *entry.names):
+            match = re.search(pattern, text)
+            for name, value in match.groupdict().items() if match else ():
+                if value:
+                    values.setdefault(name, value.strip())
     values |= {"type": _short(part), "message": _first_line(part, entry is not queries.UNKNOWN)}
     if entry is code.USER_CODE and (outer := _find_reraised(part, deepest_first)):
         values["outer"] = f"{_short(outer)}: {_first_line(outer, True)}"
@@ -211,10 +207,6 @@ def _first_line(part: TracePart, is_known: bool) -> str:
     return message if len(message) <= MESSAGE_CHARS_MAX else message[: MESSAGE_CHARS_MAX - 1] + "…"
 
 
-def _matches(patterns: Iterable[str], text: str) -> Iterator[re.Match[str]]:
-    return (m for m in (re.search(p, text) for p in patterns) if m)
-
-
 def _fill(text: str, names: dict[str, str]) -> str:
     """Not str.format: values come from outside and may contain braces."""
     text = _OPTIONAL.sub(lambda m: m[1] if names.get(m[2]) else "", text)
@@ -232,11 +224,6 @@ def _compile_entries() -> tuple[
 
 
 @cache
-def _conditions() -> tuple[tuple[str, CatalogueEntry], ...]:
-    return tuple((wanted, entry) for entry in table.ENTRIES for wanted in entry.conditions)
-
-
-@cache
-def _wrapper_patterns() -> tuple[re.Pattern[str], ...]:
+def _wrapper_pattern() -> re.Pattern[str]:
     named = (rf"\[{re.escape(name)}\]" for name in code.UNWRAP_CONDITIONS)
-    return tuple(map(re.compile, (*named, *code.UNWRAP_PATTERNS)))
+    return re.compile("|".join((*named, *code.UNWRAP_PATTERNS)))

@@ -30,68 +30,38 @@ _PROSE = (
     r"|to|in|on|with|without|and|or|not|given|required|needed|expected|provided|supplied|entered"
     r"|missing|wrong|incorrect|invalid|mismatch|protected|prompt|file|length|when|that|it|too)"
 )
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+# A pattern alone keeps its first group, the key, and hides the rest.
+_RULES: tuple[str | tuple[str, str], ...] = (
+    (r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", HIDDEN),
+    # A JAAS line contains quoted values and ends with a semicolon.
+    r"(?im)(jaas[._-]?config[\"']?\s{0,8}[=:]\s{0,8}[\"']?)[^\n]*?(?:;[\"']?(?=\s|$|,|\})|$)",
+    r"(?i)(LoginModule\s+(?:required|requisite|sufficient|optional)\s)[^\n;]*",
+    r"(?i)\b(Endpoint=sb://)[^\s\"']+",
+    (r"(?i)(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@\"']*:)[^\s/\"']+(@)", rf"\1{HIDDEN}\2"),
+    r"(?i)(\bauthorization[\"']?\s{0,8}[=:]\s{0,8}[\"']?)[^\s\"',]+(?:[ \t]+[^\s\"',]+)?",
+    (r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}", rf"\1\2{HIDDEN}"),
+    (
+        r"(?i)https://hooks\.slack\.com/\S+"
+        r"|https://[^\s\"'/]{1,253}/(?:[^\s\"'/]{1,100}/){0,8}(?:incoming)?webhook\w{0,40}/[^\s\"']+",
+        HIDDEN,
+    ),
+    (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", HIDDEN),
+    (rf"(?i)({_KEY}[\"']?\s{{0,8}}[=:]\s{{0,8}})\"(?:[^\"\\\n]|\\.)*\"", rf'\1"{HIDDEN}"'),
+    (rf"(?i)({_KEY}[\"']?\s{{0,8}}[=:]\s{{0,8}})'(?:[^'\\\n]|\\.)*'", rf"\1'{HIDDEN}'"),
+    rf"(?i)({_KEY}\s{{0,8}}[=:]\s{{0,8}})(?!\[hidden\])[^\s\"',;&)}}\]]+",
+    # On a command line a space separates the two: `--password x`, or ['--password', 'x'].
+    rf"(?i)((?<![\w-])--?[\w.-]{{0,60}}?{_KEY}[ \t]{{1,8}})"
+    r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?!-|\[hidden\])[^\s\"',;]+)",
+    rf"(?i)(--?[\w.-]{{0,60}}?{_KEY}[\"'],\s{{0,8}}[\"'])(?!\[hidden\])[^\"'\n]+",
+    r"(?i)(\b(?:passphrase|passw(?:or)?d|pwd)[ \t]{1,8})(?:\"(?:[^\"\\\n]|\\.)+\"|'[^'\n]+')",
+    rf"(?i)(\bpassphrase[ \t]{{1,8}})(?!{_PROSE}\b|[-=:]|\[hidden\])[^\s\"',;]+",
+    # "password authentication failed" is prose: hide only text that does not look like a word.
+    r"(?i)(\b(?:passw(?:or)?d|pwd)[ \t]{1,8})"
+    r"(?![-=:\[(])(?=[^\s\"',;]{0,60}[\d!@#$%^&*+~])[^\s\"',;]{4,}",
+)
+_COMPILED = tuple(
     (re.compile(pattern), by)
-    for pattern, by in (
-        (
-            r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-            HIDDEN,
-        ),
-        # A JAAS line contains quoted values and ends with a semicolon.
-        (
-            r"(?im)(jaas[._-]?config[\"']?\s{0,8}[=:]\s{0,8}[\"']?)"
-            r"[^\n]*?(?:;[\"']?(?=\s|$|,|\})|$)",
-            rf"\1{HIDDEN}",
-        ),
-        (
-            r"(?i)(LoginModule\s+(?:required|requisite|sufficient|optional)\s)[^\n;]*",
-            rf"\1{HIDDEN}",
-        ),
-        (r"(?i)\b(Endpoint=sb://)[^\s\"']+", rf"\1{HIDDEN}"),
-        (r"(?i)(\b[a-z][a-z0-9+.-]{0,30}://[^\s:/@\"']*:)[^\s/\"']+(@)", rf"\1{HIDDEN}\2"),
-        (
-            r"(?i)(\bauthorization[\"']?\s{0,8}[=:]\s{0,8}[\"']?)[^\s\"',]+(?:[ \t]+[^\s\"',]+)?",
-            rf"\1{HIDDEN}",
-        ),
-        (r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}", rf"\1\2{HIDDEN}"),
-        (
-            r"(?i)https://hooks\.slack\.com/\S+"
-            r"|https://[^\s\"'/]{1,253}/(?:[^\s\"'/]{1,100}/){0,8}(?:incoming)?webhook\w{0,40}/[^\s\"']+",
-            HIDDEN,
-        ),
-        (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", HIDDEN),
-        (rf"(?i)({_KEY}[\"']?\s{{0,8}}[=:]\s{{0,8}})\"(?:[^\"\\\n]|\\.)*\"", rf'\1"{HIDDEN}"'),
-        (rf"(?i)({_KEY}[\"']?\s{{0,8}}[=:]\s{{0,8}})'(?:[^'\\\n]|\\.)*'", rf"\1'{HIDDEN}'"),
-        (
-            rf"(?i)({_KEY}\s{{0,8}}[=:]\s{{0,8}})(?!\[hidden\])[^\s\"',;&)}}\]]+",
-            rf"\1{HIDDEN}",
-        ),
-        # On a command line a space separates the two: `--password x`, or ['--password', 'x'].
-        (
-            rf"(?i)((?<![\w-])--?[\w.-]{{0,60}}?{_KEY}[ \t]{{1,8}})"
-            r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?!-|\[hidden\])[^\s\"',;]+)",
-            rf"\1{HIDDEN}",
-        ),
-        (
-            rf"(?i)(--?[\w.-]{{0,60}}?{_KEY}[\"'],\s{{0,8}}[\"'])(?!\[hidden\])[^\"'\n]+",
-            rf"\1{HIDDEN}",
-        ),
-        (
-            r"(?i)(\b(?:passphrase|passw(?:or)?d|pwd)[ \t]{1,8})"
-            r"(?:\"(?:[^\"\\\n]|\\.)+\"|'[^'\n]+')",
-            rf"\1{HIDDEN}",
-        ),
-        (
-            rf"(?i)(\bpassphrase[ \t]{{1,8}})(?!{_PROSE}\b|[-=:]|\[hidden\])[^\s\"',;]+",
-            rf"\1{HIDDEN}",
-        ),
-        # "password authentication failed" is prose: hide only text that does not look like a word.
-        (
-            r"(?i)(\b(?:passw(?:or)?d|pwd)[ \t]{1,8})"
-            r"(?![-=:\[(])(?=[^\s\"',;]{0,60}[\d!@#$%^&*+~])[^\s\"',;]{4,}",
-            rf"\1{HIDDEN}",
-        ),
-    )
+    for pattern, by in ((r, rf"\1{HIDDEN}") if isinstance(r, str) else r for r in _RULES)
 )
 
 
@@ -99,7 +69,7 @@ def redact(text: str, secrets: Collection[str] = ()) -> str:
     """Hides the given values, also URL- and base64-encoded, and text that looks like a secret."""
     for form in sorted(_forms(secrets), key=len, reverse=True):  # longest first: may contain others
         text = text.replace(form, HIDDEN)
-    for pattern, by in _RULES:
+    for pattern, by in _COMPILED:
         text = pattern.sub(by, text)
     return text
 

@@ -138,14 +138,9 @@ class _Reader:
 
     def _end_traceback(self, draft: _Draft) -> None:
         """Python prints a cause before its effect; an exception in a handler has no cause."""
-        if self._relation == "context":
-            del self.drafts[self._block :]
-        if self._relation == "cause":
-            inner = self.drafts[self._block :]
-            del self.drafts[self._block :]
-            self.drafts += [draft, *inner]
-        else:
-            self.drafts.append(draft)
+        begin = self._block if self._relation else len(self.drafts)
+        inner = self.drafts[begin:] if self._relation == "cause" else []
+        self.drafts[begin:] = [draft, *inner]
         self._frames, self._relation = None, ""
         # After a cause the last draft is not the new one, so skip further lines of its message.
         self._skipping = self.drafts[-1] is not draft

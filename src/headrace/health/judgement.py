@@ -30,7 +30,6 @@ class Stall:
 
     query: str
     for_s: float
-    limit_s: float
     kill_s: float
     has_data: bool
     is_first: bool = False  # nothing done yet: perhaps its source cannot be opened
@@ -73,28 +72,15 @@ def stalls(
     """
     found = []
     for query in view.queries.values():
-        if query.terminated_at is not None or query.advanced_at is None:
+        active = query.data_available if query.trigger_active is None else query.trigger_active
+        is_at_work = query.terminated_at is None and (active or not query.has_worked)
+        if not is_at_work or query.advanced_at is None:
             continue
-        age = now - query.advanced_at
-        limit = patience * _stall_limit(query, limits)
-        if _is_at_work(query) and age >= limit:
-            found.append(
-                Stall(
-                    query.name,
-                    age,
-                    limit,
-                    kill_s=limit * limits.kill_after,
-                    has_data=query.data_available is not False,
-                    is_first=not query.has_worked,
-                )
-            )
+        age, limit = now - query.advanced_at, patience * _stall_limit(query, limits)
+        has_data, is_first = query.data_available is not False, not query.has_worked
+        if age >= limit:
+            found.append(Stall(query.name, age, limit * limits.kill_after, has_data, is_first))
     return tuple(found)
-
-
-def _is_at_work(query: QueryView) -> bool:
-    if not query.has_worked:
-        return True
-    return bool(query.data_available if query.trigger_active is None else query.trigger_active)
 
 
 def _stall_limit(query: QueryView, limits: WatchdogLimits) -> float:
@@ -168,8 +154,7 @@ def _judge_live(view: RunView, subject: Subject, now: float) -> tuple[State, str
     ]
     if behind:
         return State.CATCHING_UP, "; ".join([*behind, *broken])
-    count = len(judged)
-    words = f"{count} {'query' if count == 1 else 'queries'}"
+    words = "1 query" if len(judged) == 1 else f"{len(judged)} queries"
     return State.RUNNING, "; ".join([words, *broken])
 
 
@@ -184,13 +169,12 @@ def _starting(view: RunView) -> str:
 
 def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
     """A query as part of its pipeline's live run."""
-    stall = next((s for s in subject.stalls if s.query == query.name), None)
     if query.stopped is not None or query.terminated_at is not None:
         batch = "" if query.stopped_batch is None else f" at batch {query.stopped_batch}"
         return State.STOPPED, f"{query.stopped or 'ended'}{batch}"
     if subject.stopping is not None:
         return State.STOPPING, subject.stopping
-    if stall is not None:
+    if stall := next((s for s in subject.stalls if s.query == query.name), None):
         return State.STALLED, stall.in_words()
     if silence := _silence(query, subject.view):
         return State.STALLED, silence
@@ -211,10 +195,9 @@ def _silence(query: QueryView, view: RunView | None) -> str | None:
     if query.outage is not None:
         for_s = (view.last_line_at if view and view.last_line_at else 0.0) - query.outage.since
         return f"its source has not answered for {span(max(0.0, for_s))}: {query.outage.error}"
-    heard_at = view.heard_at if view else None
-    if query.asking_since is None or heard_at is None:
+    if query.asking_since is None or view is None or view.heard_at is None:
         return None
-    asked_s = heard_at - query.asking_since
+    asked_s = view.heard_at - query.asking_since
     return f"its source has not answered for {span(asked_s)}" if asked_s >= UNANSWERED_S else None
 
 
@@ -229,18 +212,14 @@ def _to_go(query: QueryView) -> str:
     return f", {span(query.lag_rows / gain)} to go" if gain > 0 else ", not getting closer"
 
 
-def freshness(view: RunView, query: QueryView) -> tuple[float | None, float | None]:
+def freshness(
+    view: RunView, query: QueryView, path: tuple[str, ...] = ()
+) -> tuple[float | None, float | None]:
     """p50 and p99 of a query, in ms, since its records first arrived.
 
     If it reads the output of another query, that one's ages are added: p50 to p50, p99 to p99. Ages
     by event time already count from the beginning.
     """
-    return _freshness(view, query, ())
-
-
-def _freshness(
-    view: RunView, query: QueryView, path: tuple[str, ...]
-) -> tuple[float | None, float | None]:
     p50, p99 = query.fresh.p50_ms, query.fresh.p99_ms
     if p50 is None or p99 is None or query.fresh.basis == "event":
         return p50, p99
@@ -249,7 +228,7 @@ def _freshness(
         other = view.queries.get(name)
         if other is None or name in (*path, query.name):
             return None, None
-        first = _freshness(view, other, (*path, query.name))
+        first = freshness(view, other, (*path, query.name))
         if first[0] is None or first[1] is None:
             return None, None  # a part of the sum would be misleading
         before = (max(before[0], first[0]), max(before[1], first[1]))
@@ -357,7 +336,5 @@ def _how(exit_: Exit | None) -> str:
         return ""
     if exit_.ending == Ending.DRAINED:
         return ", at a batch boundary"
-    cut = [name for name, q in exit_.queries.items() if q.get("how") == "cut"]
-    return (
-        f", in the middle of a batch of {', '.join(cut)}" if cut else ", in the middle of a batch"
-    )
+    cut = ", ".join(name for name, q in exit_.queries.items() if q.get("how") == "cut")
+    return f", in the middle of a batch{f' of {cut}' if cut else ''}"

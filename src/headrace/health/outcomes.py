@@ -6,8 +6,7 @@ fingerprints come from `failures/` through exit.json.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from headrace.health import judgement
 from headrace.model.limits import RestartLimits
@@ -33,7 +32,7 @@ def why_give_up(mine: Sequence[PastRun], limits: RestartLimits) -> str | None:
         if _same_slug_in_a_row(mine, limits) > retries:
             return f"{because} (tried {retries + 1} times)"
     if kind in ("data", "unknown"):
-        times = times_without_commit(mine)
+        times = _failures_without_commit(mine)
         if times >= limits.same_failure_max:
             batch = "" if ended.batch is None else f", batch {ended.batch},"
             where = f" in {ended.query}{batch}" if ended.query else ""
@@ -66,42 +65,36 @@ def kind_of(ended: Exit) -> str:
     return "human" if ended.ending == Ending.REFUSED or ended.code in (2, 3) else "unknown"
 
 
-def times_without_commit(mine: Sequence[PastRun]) -> int:
+def stalls_without_commit(mine: Sequence[PastRun]) -> int:
+    """How often it hung, in any query, since the last commit."""
+    return _times_since_commit(mine, None, lambda ended: ended.ending == Ending.STALLED)
+
+
+def _failures_without_commit(mine: Sequence[PastRun]) -> int:
     """How often the newest failure occurred since its query last committed. Runs in between that
     ended otherwise are ignored."""
     newest = _identity(mine[-1].exit)
+    return _times_since_commit(
+        mine,
+        mine[-1].exit.query,
+        lambda ended: kind_of(ended) in ("data", "unknown") and _identity(ended) == newest,
+    )
+
+
+def _times_since_commit(
+    mine: Sequence[PastRun], query: str | None, is_counted: Callable[[Exit], bool]
+) -> int:
     times = 0
     for run in reversed(mine):
-        if kind_of(run.exit) in ("data", "unknown") and _identity(run.exit) == newest:
-            times += 1
-        if _has_committed(run, newest.query):
+        times += is_counted(run.exit)
+        if run.committed.get(query, 0) > 0 if query else any(run.committed.values()):
             break  # earlier failures are overcome
     return times
 
 
-def stalls_without_commit(mine: Sequence[PastRun]) -> int:
-    """How often it hung, in any query, since the last commit."""
-    times = 0
-    for run in reversed(mine):
-        times += run.exit.ending == Ending.STALLED
-        if _has_committed(run, None):
-            break
-    return times
-
-
-class _Failure(NamedTuple):
-    query: str | None
-    batch: int | None
-    fingerprint: str | None
-
-
-def _identity(ended: Exit) -> _Failure:
+def _identity(ended: Exit) -> tuple[str | None, int | None, str]:
     fingerprint = ended.fingerprint or ended.failure or judgement.cause(ended)
-    return _Failure(ended.query, ended.batch, fingerprint)
-
-
-def _has_committed(run: PastRun, query: str | None) -> bool:
-    return run.committed.get(query, 0) > 0 if query else any(run.committed.values())
+    return ended.query, ended.batch, fingerprint
 
 
 def _same_slug_in_a_row(mine: Sequence[PastRun], limits: RestartLimits) -> int:

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.health import rates
 from headrace.health.trend import LAG
-from headrace.model import changed_files, freshness
+from headrace.model import freshness
+from headrace.model.changed_files import NOTHING as NO_CHANGES
+from headrace.model.changed_files import ChangedFiles
 from headrace.model.events import Event, EventKind
 from headrace.model.numbers import real, whole
 from headrace.model.outages import Outage
@@ -22,6 +23,7 @@ from headrace.model.series import EMPTY, Series, labels, numbers
 BATCHES_REMEMBERED = 64
 TEXTS_MAX = 50
 QUERIES_MAX = 200  # a file may hold anything
+EMPTY_S_MIN = 1.0  # a rate over less than that, after a silence, is noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,9 @@ class QueryView:
 
     name: str
     id: str | None = None
-    started_at: float | None = None
     guarantee: str | None = None
     note: str | None = None
     place: str | None = None
-    checkpoint: str | None = None
     batches: int = 0
     batch: int | None = None
     began_at: float | None = None  # its newest batch
@@ -64,14 +64,10 @@ class QueryView:
     series: Series = EMPTY  # counts over time, including earlier runs
     sources: tuple[str, ...] = ()  # as Spark describes them
     operators: tuple[str, ...] = ()  # that keep state
-    inputs: changed_files.ChangedFiles = (
-        changed_files.NOTHING
-    )  # files that changed before they were read
+    inputs: ChangedFiles = NO_CHANGES  # files that changed before they were read
     outage: Outage | None = None  # its source does not answer
     examples: Mapping[str, str] = field(default_factory=dict)  # rows that show what is wrong
     counted: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # labels of its counts
-    error_class: str | None = None
-    error: str | None = None
     terminated_at: float | None = None
     stopped: str | None = None  # clean | cut | failed | ended
     stopped_batch: int | None = None
@@ -99,23 +95,15 @@ class QueryView:
 class RunView:
     pid: int | None = None
     jvm_pid: int | None = None
-    spark_version: str | None = None
-    started_at: float | None = None
     queries: Mapping[str, QueryView] = field(default_factory=dict)
     is_defined: bool = False
     last_line_at: float | None = None
     heard_at: float | None = None
     first_heartbeat_at: float | None = None  # heard
-    heap_used: int | None = None
-    heap_max: int | None = None
-    memory: int | None = None
     disk_free: int | None = None  # the minimum over the disks of checkpoints and state
     cpu_s: float | None = None
     draining_at: float | None = None
-    drain_reason: str | None = None
-    skipped_lines: int = 0
     past: Mapping[str, Series] = field(default_factory=dict)  # of earlier runs, by query
-    exited: Mapping[str, Any] | None = None
 
     @property
     def longest_batch_s(self) -> float:
@@ -142,13 +130,8 @@ def fold(view: RunView, event: Event, heard_at: float) -> RunView:
     if event.kind in _OF_A_QUERY:
         return _fold_query(view, event, heard_at)
     if event.kind is EventKind.RUN_STARTED:
-        return replace(
-            view,
-            pid=whole(event.data.get("pid")),
-            jvm_pid=whole(event.data.get("jvm_pid")),
-            spark_version=_text(event.data.get("spark_version")),
-            started_at=event.at,
-        )
+        pid, jvm_pid = whole(event.data.get("pid")), whole(event.data.get("jvm_pid"))
+        return replace(view, pid=pid, jvm_pid=jvm_pid)
     if event.kind is EventKind.DEFINED:
         names = event.data.get("queries")
         known = {n: _new(view, n) for n in _items(names)[:QUERIES_MAX] if isinstance(n, str)}
@@ -156,13 +139,7 @@ def fold(view: RunView, event: Event, heard_at: float) -> RunView:
     if event.kind is EventKind.SAMPLED:
         return _fold_sample(view, event, heard_at)
     if event.kind is EventKind.DRAIN_STARTED:
-        reason = _text(event.data.get("reason"))
-        return replace(view, draining_at=event.at, drain_reason=reason)
-    if event.kind is EventKind.THINNED:
-        skipped = whole(event.data.get("skipped")) or 0
-        return replace(view, skipped_lines=view.skipped_lines + skipped)
-    if event.kind is EventKind.EXITED:
-        return replace(view, exited=event.data)
+        return replace(view, draining_at=event.at)
     return view
 
 
@@ -175,11 +152,11 @@ def fold_all(events: Iterable[Event], view: RunView | None = None) -> RunView:
 
 
 def _fold_query(view: RunView, event: Event, heard_at: float) -> RunView:
-    if event.query is None or (
-        event.query not in view.queries and len(view.queries) >= QUERIES_MAX
-    ):
-        return view
-    query = view.queries.get(event.query) or _new(view, event.query)
+    query = view.queries.get(event.query or "")
+    if query is None:
+        if event.query is None or len(view.queries) >= QUERIES_MAX:
+            return view
+        query = _new(view, event.query)
     query = _OF_A_QUERY[event.kind](query, event, heard_at)
     return replace(view, queries={**view.queries, query.name: query})
 
@@ -192,41 +169,33 @@ def _fold_started(query: QueryView, event: Event, heard_at: float) -> QueryView:
     data, id_ = event.data, _text(event.data.get("id"))
     is_new_checkpoint = query.id is not None and query.id != id_  # batches start at 0 again
     return replace(
-        query,
+        _advance(query, heard_at),
         id=id_,
         batch=None if is_new_checkpoint else query.batch,
-        started_at=event.at,
         guarantee=_text(data.get("guarantee")),
         note=_text(data.get("note")),
         place=_text(data.get("place")),
-        checkpoint=_text(data.get("checkpoint")),
         batch_length_s=real(data.get("batch_length_s")),
         after=_texts(data.get("after")),
         fresh_within_s=real(data.get("fresh_within_s")),
         counted=labels(data.get("counted")),
-        asking_since=None,
-        advanced_at=heard_at,
-        clear_at=heard_at,
     )
+
+
+def _advance(query: QueryView, heard_at: float) -> QueryView:
+    return replace(query, asking_since=None, advanced_at=heard_at, clear_at=heard_at)
 
 
 def _fold_progress(query: QueryView, event: Event, heard_at: float) -> QueryView:
     progress = event.progress
     if progress is None:
         return query
-    query = replace(
-        query,
-        last_progress_at=event.at,
-        asking_since=None,
-        advanced_at=heard_at,
-        clear_at=heard_at,
-    )
+    query = replace(_advance(query, heard_at), last_progress_at=event.at)
     if progress.batch is None or (query.batch is not None and progress.batch <= query.batch):
         return query  # a batch that is reported twice counts once
     input_rate = progress.input_rate
     if progress.began_at is not None:
-        began = (progress.began_at, query.began_at, query.last_idle_at)
-        input_rate = rates.incoming(progress.rows_in, *began)
+        input_rate = _input_rate(query, progress.rows_in, progress.began_at)
     done_rate, lag = progress.processing_rate, progress.lag_rows
     is_behind = progress.rows_in > 0 and (input_rate or 0.0) > 1.2 * (done_rate or 0.0) > 0.0
     # A real-time query answers within its batch: ages at the end of the batch would be wrong.
@@ -257,14 +226,25 @@ def _fold_progress(query: QueryView, event: Event, heard_at: float) -> QueryView
     )
 
 
+def _input_rate(query: QueryView, rows: int, began_at: float) -> float | None:
+    """Rows a second since the batch before began, or since the source was last empty. None for the
+    first batch of a run.
+
+    Spark divides by the time since it last read the source's offsets, which may be a few
+    milliseconds: it then reports 909 rows a second for an input of 10.
+    """
+    if query.began_at is None:
+        return None
+    empty_at = min(query.last_idle_at or 0.0, began_at - EMPTY_S_MIN)
+    over_s = began_at - max(query.began_at, empty_at)
+    return rows / over_s if over_s > 0 else None
+
+
 def _fold_idle(query: QueryView, event: Event, heard_at: float) -> QueryView:
     is_old = event.at - (query.last_progress_at or event.at) > freshness.WINDOW_S
     return replace(
-        query,
+        _advance(query, heard_at),
         last_idle_at=event.at,
-        asking_since=None,
-        advanced_at=heard_at,
-        clear_at=heard_at,
         fresh=freshness.AgeWindow() if is_old else query.fresh,  # old ages mean nothing now
         lag_rows=0,
         series=query.series.plus(event.at, {}, {LAG: 0.0}) if query.lag_rows else query.series,
@@ -283,10 +263,7 @@ def _outage(query: QueryView, event: Event, heard_at: float) -> QueryView:
 
 
 def _fold_terminated(query: QueryView, event: Event, heard_at: float) -> QueryView:
-    error_class, error = event.data.get("error_class"), event.data.get("error")
-    return replace(
-        query, terminated_at=event.at, error_class=_text(error_class), error=_text(error)
-    )
+    return replace(query, terminated_at=event.at)
 
 
 def _fold_stopped(query: QueryView, event: Event, heard_at: float) -> QueryView:
@@ -317,9 +294,6 @@ def _fold_sample(view: RunView, event: Event, heard_at: float) -> RunView:
         view,
         queries=queries,
         first_heartbeat_at=view.first_heartbeat_at or heard_at,
-        heap_used=whole(event.data.get("heap_used", view.heap_used)),
-        heap_max=whole(event.data.get("heap_max", view.heap_max)),
-        memory=whole(event.data.get("memory", view.memory)),
         disk_free=whole(event.data.get("disk_free", view.disk_free)),
         cpu_s=real(event.data.get("cpu_s", view.cpu_s)),
     )
@@ -333,21 +307,18 @@ def _fold_query_sample(query: QueryView, status: Mapping[str, Any], heard_at: fl
     # Before its first batch no trigger is active either: its sources are being opened.
     is_between = active is False and query.has_worked
     is_advancing = is_between or (tasks is not None and tasks != query.tasks_done)
+    is_asking = str(status.get("message")).startswith("Getting offsets from")
     return replace(
         query,
         message=_text(status.get("message")),
         data_available=data,
         trigger_active=active,
-        asking_since=(query.asking_since or heard_at) if _is_asking(status) else None,
+        asking_since=(query.asking_since or heard_at) if is_asking else None,
         tasks_done=tasks,
         advanced_at=heard_at if is_advancing or query.advanced_at is None else query.advanced_at,
         # Between triggers Spark still reports data that is processed already.
         clear_at=query.clear_at if data and active else heard_at,
     )
-
-
-def _is_asking(status: Mapping[str, Any]) -> bool:
-    return str(status.get("message")).startswith("Getting offsets from")
 
 
 def _either(status: Mapping[str, Any], *names: str) -> bool | None:

@@ -20,8 +20,6 @@ TINY_ROWS = 1_000
 WORK = Phase.ADD_BATCH
 BOOKKEEPING = (Phase.WAL_COMMIT, Phase.COMMIT_OFFSETS, Phase.COMMIT_BATCH)
 LOOKING = (Phase.LATEST_OFFSET, Phase.GET_BATCH)
-PLANNING = (Phase.QUERY_PLANNING,)
-
 
 Batch = tuple[float, Progress]  # when it was reported
 
@@ -38,15 +36,15 @@ class SlowVerdict:
 
 def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
     """`batches` in order of time; `cores` are the task slots of this run."""
-    timed = [(at, one) for at, one in batches if one.batch_ms and one.rows_in]
+    timed = [(at, batch) for at, batch in batches if batch.batch_ms and batch.rows_in]
     if len(timed) < BATCHES_MIN:
         return SlowVerdict("too-new", f"{len(timed)} batches with rows so far: too few to judge.")
     share = _busy_share(timed)
-    seen = [one for _, one in timed]
-    mean_ms = fmean(one.batch_ms or 0.0 for one in seen)
+    seen = [batch for _, batch in timed]
+    mean_ms = fmean(batch.batch_ms or 0.0 for batch in seen)
     if share < BUSY:
-        free = f"it works {share:.0%} of the time, {mean_ms:,.0f} ms a batch"
-        return SlowVerdict("not-slow", f"Not slow: {free}.")
+        works = f"it works {share:.0%} of the time, {mean_ms:,.0f} ms a batch"
+        return SlowVerdict("not-slow", f"Not slow: {works}.")
     parts = _parts(seen)
     found = (
         _state_commit(seen, mean_ms),
@@ -54,9 +52,8 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
         _few_partitions(seen, parts, cores),
         _dominant_part(parts, mean_ms),
     )
-    known = [one for one in found if one is not None]
-    if known:
-        return max(known, key=lambda one: one.gain or 0.0)
+    if known := [verdict for verdict in found if verdict is not None]:
+        return max(known, key=lambda verdict: verdict.gain or 0.0)
     return SlowVerdict(
         "work",
         f"It works all the time: {parts[WORK]:.0%} of {mean_ms:,.0f} ms a batch is the query "
@@ -66,44 +63,44 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
 
 
 def _busy_share(timed: Sequence[Batch]) -> float:
-    took_ms = [one.batch_ms or 0.0 for _, one in timed]
+    took_ms = [batch.batch_ms or 0.0 for _, batch in timed]
     span_ms = (timed[-1][0] - timed[0][0]) * 1000 + took_ms[0]
     return min(1.0, sum(took_ms) / max(span_ms, 1.0))
 
 
 def _parts(seen: Sequence[Progress]) -> dict[str, float]:
     """Each phase's share of all the time in batches."""
-    whole = sum(one.batch_ms or 0.0 for one in seen)
-    names = {name for one in seen for name in one.phases} | {WORK}
-    return {n: sum(one.phases.get(n, 0.0) for one in seen) / whole for n in names}
+    whole = sum(batch.batch_ms or 0.0 for batch in seen)
+    names = {name for batch in seen for name in batch.phases} | {WORK}
+    return {n: sum(batch.phases.get(n, 0.0) for batch in seen) / whole for n in names}
 
 
 def _tiny(
     seen: Sequence[Progress], parts: Mapping[str, float], mean_ms: float
 ) -> SlowVerdict | None:
     """Few rows, and most of the time is the fixed cost of a batch."""
-    rows = fmean(one.rows_in for one in seen)
-    fixed = sum(parts.get(n, 0.0) for n in (*BOOKKEEPING, *LOOKING, *PLANNING))
+    rows = fmean(batch.rows_in for batch in seen)
+    fixed = sum(parts.get(n, 0.0) for n in (*BOOKKEEPING, *LOOKING, Phase.QUERY_PLANNING))
     if rows >= TINY_ROWS or fixed < DOMINANT:
         return None
     return SlowVerdict(
         "tiny-batches",
         f"Tiny batches: {rows:,.0f} rows each, and {fixed:.0%} of {mean_ms:,.0f} ms is what every "
         "batch costs before and after its rows.",
-        'Trigger half as often (every="…"): as many rows again for the same fixed cost.',
+        'Trigger half as often (every="…"): twice the rows for the same fixed cost.',
         gain=fixed / 2,
     )
 
 
 def _state_commit(seen: Sequence[Progress], mean_ms: float) -> SlowVerdict | None:
     """The time to commit state, as Spark reports it, over its partitions."""
-    spent = fmean(sum(o.commit_ms / o.partitions for o in one.operators) for one in seen)
-    operators = [operator for one in seen for operator in one.operators]
+    spent = fmean(sum(o.commit_ms / o.partitions for o in batch.operators) for batch in seen)
+    operators = [operator for batch in seen for operator in batch.operators]
     share = spent / mean_ms
     if share < DOMINANT / 2:
         return None
-    rows = max(one.rows or 0 for one in operators)
-    partitions = max(one.partitions for one in operators)
+    rows = max(operator.rows or 0 for operator in operators)
+    partitions = max(operator.partitions for operator in operators)
     return SlowVerdict(
         "state-commit",
         f"State: {share:.0%} of {mean_ms:,.0f} ms a batch is committing state ({rows:,} rows in "
@@ -143,15 +140,15 @@ _ABOUT: Mapping[str, tuple[str, str]] = {
             "source that reports new data, such as Kafka.",
         ),
     ),
-    **dict.fromkeys(
-        PLANNING,
-        ("planning", "Fewer columns and joins in one query, or a longer trigger."),
+    Phase.QUERY_PLANNING: (
+        "planning",
+        "Fewer columns and joins in one query, or a longer trigger.",
     ),
 }
 
 
 def _dominant_part(parts: Mapping[str, float], mean_ms: float) -> SlowVerdict | None:
-    name = max(parts, key=lambda one: parts[one] if one in _ABOUT else 0.0)
+    name = max(parts, key=lambda phase: parts[phase] if phase in _ABOUT else 0.0)
     if name not in _ABOUT or parts[name] < DOMINANT:
         return None
     doing, fix = _ABOUT[name]

@@ -44,15 +44,14 @@ def pace(status: PipelineStatus, input_rate: float) -> str:
     behind = [q for q in status.queries if is_behind(q)]
     if behind:
         rows = sum(q.lag_rows or 0 for q in behind)
-        seconds = max((q.lag_seconds or 0.0 for q in behind), default=0.0)
-        far = span(seconds) if seconds else f"{rows:,} rows" if rows else ""
-        far = f"{far} behind".strip()
-        return "; ".join([f"{far} in {', '.join(q.name for q in behind)}", *broken])
+        seconds = max(q.lag_seconds or 0.0 for q in behind)
+        far = f"{span(seconds)} " if seconds else f"{rows:,} rows " if rows else ""
+        broken.insert(0, f"{far}behind in {', '.join(q.name for q in behind)}")
     if broken:
         return "; ".join(broken)
-    if not input_rate:
-        return "keeping up; nothing waits"
-    return f"keeping up with {input_rate:,.0f} rows/s"
+    return (
+        f"keeping up with {input_rate:,.0f} rows/s" if input_rate else "keeping up; nothing waits"
+    )
 
 
 def is_behind(query: QueryStatus) -> bool:
@@ -64,15 +63,12 @@ def failure(ended: Exit | None) -> dict[str, Any]:
     """The error of a run that failed: what, why, where, fix; or how it ended, if that is all."""
     if ended is None:
         return {"what": "It ended without a record of why."}
-    error = dict(ended.error or {})
-    what = error.get("what") or f"{judgement.cause(ended)[0].upper()}{judgement.cause(ended)[1:]}."
+    error, cause = ended.error or {}, judgement.cause(ended)
     return {
         "ending": ended.ending,
         "slug": ended.failure or error.get("slug"),
-        "what": what,
-        "why": error.get("why"),
-        "where": error.get("where"),
-        "fix": error.get("fix"),
+        "what": error.get("what") or f"{cause[0].upper()}{cause[1:]}.",
+        **{name: error.get(name) for name in ("why", "where", "fix")},
         "query": ended.query,
         "batch": ended.batch,
     }

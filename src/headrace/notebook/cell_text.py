@@ -43,6 +43,10 @@ def shorten(text: str, most: int = CELL_CHARS_MAX) -> str:
     return f"{text[:most]}… ({len(text):,} characters)"
 
 
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def safe(text: str) -> str:
     """For HTML and XML, as content and as an attribute."""
     return html.escape(_UNPRINTABLE.sub("\ufffd", text), quote=True)
@@ -65,9 +69,8 @@ def number(value: Any) -> float | None:
 
 
 def is_number_kind(kind: str) -> bool:
-    return kind in ("tinyint", "smallint", "int", "bigint", "float", "double") or kind.startswith(
-        "decimal"
-    )
+    plain = ("tinyint", "smallint", "int", "bigint", "float", "double")
+    return kind in plain or kind.startswith("decimal")
 
 
 def is_time_kind(kind: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.notebook.cell_text import (
     Rows,
+    cut,
     is_number_kind,
     is_time_kind,
     number,
@@ -77,11 +78,11 @@ def svg(drawn: ChartSeries, chart: str) -> str:
     steps = ticks(min(values), max(values), from_zero=chart != "line")
     low, high = steps[0], steps[-1]
     parts = [_axes(drawn, steps)]
-    for index, (_, column) in enumerate(drawn.y):
+    for index in range(len(drawn.y)):
         if chart == "bar":
-            parts.append(_bars(drawn, column, index, low, high))
+            parts.append(_bars(drawn, index, low, high))
         else:
-            parts.append(_line(drawn, column, index, (low, high), filled=chart == "area"))
+            parts.append(_line(drawn, index, low, high, filled=chart == "area"))
     return frame("".join(parts), WIDTH, HEIGHT)
 
 
@@ -154,6 +155,10 @@ def path(points: Sequence[tuple[float, float]], colour: str) -> str:
     return f"<polyline points='{joined}' fill='none' stroke='{colour}' stroke-width='2'/>"
 
 
+def dot(x: float, y: float, colour: str) -> str:
+    return f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{colour}'/>"
+
+
 def _first_x(rows: Rows, options: DisplayOptions) -> str:
     """The first time column, else the first text, else the first column that is not in y."""
     free = [(n, k) for n, k in zip(rows.names, rows.kinds, strict=True) if n not in options.y]
@@ -209,11 +214,10 @@ def _axes(drawn: ChartSeries, steps: Sequence[float]) -> str:
         parts.append(text_at(LEFT - 6, y + 4, format_number(step), "end"))
     every = math.ceil(len(drawn.x) / LABELS_MAX)
     for n in range(0, len(drawn.x), every):
-        label = drawn.x[n]
-        cut = label if len(label) <= LABEL_CHARS_MAX else label[: LABEL_CHARS_MAX - 1] + "…"
         place = _x(drawn.places[n])
         anchor = "end" if place > x_end - 20 else "middle"
-        parts.append(text_at(place, HEIGHT - BOTTOM + 16, cut, anchor))
+        label = cut(drawn.x[n], LABEL_CHARS_MAX)
+        parts.append(text_at(place, HEIGHT - BOTTOM + 16, label, anchor))
     parts.append(text_at((LEFT + x_end) / 2, HEIGHT - 4, shorten(drawn.x_name, 60), "middle"))
     x = float(LEFT)
     for index, (name, _) in enumerate(drawn.y):
@@ -224,9 +228,8 @@ def _axes(drawn: ChartSeries, steps: Sequence[float]) -> str:
     return "".join(parts)
 
 
-def _bars(
-    drawn: ChartSeries, column: Sequence[float | None], index: int, low: float, high: float
-) -> str:
+def _bars(drawn: ChartSeries, index: int, low: float, high: float) -> str:
+    _, column = drawn.y[index]
     band = (WIDTH - LEFT - RIGHT) / len(column)
     width = max(band * 0.8 / len(drawn.y), 0.5)
     zero, parts = _y(0.0, low, high), []
@@ -239,25 +242,18 @@ def _bars(
     return f"<g fill='{COLOURS[index % len(COLOURS)]}'>{''.join(parts)}</g>"
 
 
-def _line(
-    drawn: ChartSeries,
-    column: Sequence[float | None],
-    index: int,
-    scale: tuple[float, float],
-    *,
-    filled: bool,
-) -> str:
+def _line(drawn: ChartSeries, index: int, low: float, high: float, *, filled: bool) -> str:
     colour = COLOURS[index % len(COLOURS)]
     points = [
-        (_x(place), _y(value, *scale))
-        for place, value in zip(drawn.places, column, strict=True)
+        (_x(place), _y(value, low, high))
+        for place, value in zip(drawn.places, drawn.y[index][1], strict=True)
         if value is not None
     ]
     parts = [path(points, colour)]
     if len(points) <= 60:
-        parts += [f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{colour}'/>" for x, y in points]
+        parts += [dot(x, y, colour) for x, y in points]
     if filled and points:
-        zero = _y(0.0, *scale)
+        zero = _y(0.0, low, high)
         corners = [(points[0][0], zero), *points, (points[-1][0], zero)]
         joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
         parts.append(f"<polygon points='{joined}' fill='{colour}' fill-opacity='0.25'/>")

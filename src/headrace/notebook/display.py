@@ -74,7 +74,8 @@ class Display:
         self._final: Condition | None = None
         self._drawn = threading.Event()  # set once the final state is drawn
         is_cell = kernel.shell() is not None
-        self._output: output.Output = output.Cell() if is_cell else output.Terminal()
+        self._output: output.Cell | output.Terminal
+        self._output = output.Cell() if is_cell else output.Terminal()
         if target is None:
             self._show_once()
             return
@@ -83,7 +84,10 @@ class Display:
         self._output.open(parts, self.stop)
         self._token = kernel.register(self._end)
         self._watch = QueryWatch(
-            f"display-{self._token}", self._follow, self._on_interrupt, self._on_session_lost
+            f"display-{self._token}",
+            self._follow,
+            on_interrupt=lambda: self._end("Stopped by an interrupt"),
+            on_lost=lambda: self._finish(Condition("stopped", GONE)),
         )
         self._draw(Condition("waiting", "Starting"))
         self._watch.start()
@@ -153,12 +157,6 @@ class Display:
         self._finish(now)
         return True
 
-    def _on_interrupt(self) -> None:
-        self._end("Stopped by an interrupt")
-
-    def _on_session_lost(self) -> None:
-        self._finish(Condition("stopped", GONE))
-
     def _end(self, why: str) -> None:
         target = self._target
         if target is None or self._final is not None:
@@ -189,7 +187,7 @@ class Display:
             hint = "" if is_over or self._output.has_button else output.STOP_HINT
             head = renderer.head(now, self._options.title, hint)
             self._output.show("body", renderer.body(self._rows, self._options, newest=newest))
-            self._output.show("foot", renderer.foot(tuple(self._rates.samples)))
+            self._output.show("foot", renderer.foot(tuple(self._rates.batches)))
             if is_over:
                 self._output.close(head)
             else:
@@ -207,8 +205,8 @@ class Display:
             self._drawn.wait(WAIT_S)
         verdict = self._final.failure if self._final is not None else None
         if verdict is not None:
-            raise Error(verdict.what, why=verdict.why, where=verdict.where, fix=verdict.fix,
-                        slug="display-failed")  # fmt: skip
+            about = {"why": verdict.why, "where": verdict.where, "fix": verdict.fix}
+            raise Error(verdict.what, **about, slug="display-failed")
         return self
 
     def _ipython_display_(self) -> None:

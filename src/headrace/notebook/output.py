@@ -10,21 +10,13 @@ import sys
 import uuid
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.notebook.renderer import Part
 
 STOP_HINT = "To stop, interrupt the kernel or call .stop() on the returned display."
 _EMPTY = Part("", "")
 _opened = itertools.count(1)
-
-
-class Output(Protocol):
-    has_button: bool
-
-    def open(self, parts: Sequence[str], on_stop: Callable[[], None] | None) -> None: ...
-    def show(self, name: str, part: Part) -> None: ...
-    def close(self, head: Part) -> None: ...
 
 
 class Cell:

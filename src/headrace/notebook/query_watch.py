@@ -10,8 +10,9 @@ from typing import Any
 
 from headrace.driver import exit_report
 from headrace.failures.classifier import FailureText, classify
+from headrace.model.progress import Progress, from_spark
 from headrace.notebook import kernel
-from headrace.notebook.rates import SAMPLES_MAX, RateSample, to_sample
+from headrace.notebook.rates import BATCHES_MAX
 from headrace.notebook.renderer import Condition
 
 logger = logging.getLogger(__name__)
@@ -23,13 +24,14 @@ class RateHistory:
     """The newest progress reports of a query."""
 
     def __init__(self) -> None:
-        self.samples: deque[RateSample] = deque(maxlen=SAMPLES_MAX)
+        self.batches: deque[Progress] = deque(maxlen=BATCHES_MAX)
 
     def update(self, query: Any) -> None:
-        reports = query.recentProgress if not self.samples else [query.lastProgress]
-        for report in reports:
-            if report is not None and (sample := to_sample(report)) not in self.samples:
-                self.samples.append(sample)
+        known = {(batch.batch, batch.began_at) for batch in self.batches}
+        reports = query.recentProgress if not known else [query.lastProgress]
+        for batch in (from_spark(report) for report in reports if report is not None):
+            if (batch.batch, batch.began_at) not in known:
+                self.batches.append(batch)
 
 
 def condition(query: Any) -> Condition:

@@ -2,71 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from headrace.model.progress import from_spark
+from headrace.model.progress import Progress
 from headrace.notebook import chart
 
-SAMPLES_MAX = 60
+BATCHES_MAX = 60
 WIDTH, HEIGHT = 680, 76
 TOP, BOTTOM, GAP = 22, 8, 30
 INPUT, PROCESSED, DURATION = chart.COLOURS[0], chart.COLOURS[1], chart.COLOURS[3]
 
 
-@dataclass(frozen=True, slots=True)
-class RateSample:
-    """One progress report. Spark has no rates for the first batch."""
-
-    batch: int
-    at: str
-    rows: int
-    input_per_s: float | None
-    processed_per_s: float | None
-    duration_ms: float
-
-
-def to_sample(raw: Mapping[str, Any]) -> RateSample:
-    """From Spark's own progress object."""
-    progress = from_spark(raw)
-    return RateSample(
-        batch=-1 if progress.batch is None else progress.batch,
-        at=str(raw.get("timestamp", "")),
-        rows=progress.rows_in,
-        input_per_s=progress.input_rate,
-        processed_per_s=progress.processing_rate,
-        duration_ms=progress.batch_ms or 0.0,
-    )
-
-
-def describe(samples: Sequence[RateSample]) -> str:
-    if not samples:
+def describe(batches: Sequence[Progress]) -> str:
+    if not batches:
         return "No batch yet."
-    last = samples[-1]
+    last = batches[-1]
     return (
-        f"input {_per_s(last.input_per_s)} · processing {_per_s(last.processed_per_s)} · "
-        f"batch {last.batch}: {last.rows:,} rows in {_duration(last.duration_ms)}"
+        f"input {_per_s(last.input_rate)} · processing {_per_s(last.processing_rate)} · "
+        f"batch {last.batch}: {last.rows_in:,} rows in {_duration(last.batch_ms or 0.0)}"
     )
 
 
-def strip(samples: Sequence[RateSample]) -> str:
+def strip(batches: Sequence[Progress]) -> str:
     """Two small charts side by side: both rates, and the duration of batches."""
-    shown = samples[-SAMPLES_MAX:]
+    shown = batches[-BATCHES_MAX:]
     half = (WIDTH - GAP) / 2
-    rates = [v for b in shown for v in (b.input_per_s, b.processed_per_s) if v is not None]
-    top_rate, top_ms = max(rates, default=0.0), max((b.duration_ms for b in shown), default=0.0)
-    inputs = [b.input_per_s for b in shown]
-    done = [b.processed_per_s for b in shown]
+    inputs, done = [b.input_rate for b in shown], [b.processing_rate for b in shown]
+    durations = [b.batch_ms or 0.0 for b in shown]
+    top_rate = max((rate for rate in (*inputs, *done) if rate is not None), default=0.0)
+    top_ms, top = max(durations, default=0.0), chart.format_number(round(top_rate, 1))
     parts = [
         _legend(0, INPUT, "input"),
-        _legend(
-            58, PROCESSED, f"processing, rows/s (up to {chart.format_number(round(top_rate, 1))})"
-        ),
+        _legend(58, PROCESSED, f"processing, rows/s (up to {top})"),
         _line(inputs, 0, half, top_rate, INPUT),
         _line(done, 0, half, top_rate, PROCESSED),
         _legend(half + GAP, DURATION, f"batch duration (up to {_duration(top_ms)})"),
-        _bars([b.duration_ms for b in shown], half + GAP, half, top_ms),
+        _bars(durations, half + GAP, half, top_ms),
         _ground(0, half),
         _ground(half + GAP, half),
     ]
@@ -106,9 +77,8 @@ def _line(
         if v is not None
     ]
     if len(points) == 1:
-        return (
-            f"<circle cx='{points[0][0] + 3:.1f}' cy='{points[0][1]:.1f}' r='3' fill='{colour}'/>"
-        )
+        [(x, y)] = points
+        return chart.dot(x + 3, y, colour)
     return chart.path(points, colour)
 
 

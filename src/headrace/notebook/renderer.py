@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.failures.classifier import Classification
+from headrace.model.progress import Progress
 from headrace.notebook import chart, rates
-from headrace.notebook.cell_text import Rows, is_number_kind, line, safe, shorten, text_of
+from headrace.notebook.cell_text import Rows, cut, is_number_kind, line, safe, shorten, text_of
 from headrace.notebook.display_options import DisplayOptions
-from headrace.notebook.rates import RateSample
 
 COLUMNS_MAX = 100
 TEXT_ROWS_MAX = 20
@@ -79,33 +79,27 @@ def body(rows: Rows | None, options: DisplayOptions, *, newest: bool) -> Part:
     return Part(f"{_OPEN}{image}{_note(rows, newest)}</div>", text)
 
 
-def foot(samples: Sequence[RateSample]) -> Part:
+def foot(batches: Sequence[Progress]) -> Part:
     """Input rate, processing rate and batch duration."""
-    text = rates.describe(samples)
-    if not samples:
+    text = rates.describe(batches)
+    if not batches:
         return Part(f'{_OPEN}<div style="{_DIM}">{safe(text)}</div></div>', text)
-    strip = chart.image(rates.strip(samples), f"Rates and batch duration. {text}")
-    return Part(
-        f'{_OPEN}{strip}<div style="{_DIM};font-size:smaller">{safe(text)}</div></div>', text
-    )
+    strip = chart.image(rates.strip(batches), f"Rates and batch duration. {text}")
+    style = f"{_DIM};font-size:smaller"
+    return Part(f'{_OPEN}{strip}<div style="{style}">{safe(text)}</div></div>', text)
 
 
 def text_table(rows: Rows, *, newest: bool = False) -> str:
     """For a terminal and for the plain text of a saved notebook."""
-    names = [_cell(name) for name in rows.names[:COLUMNS_MAX]]
+    names = [cut(line(name), TEXT_CHARS_MAX) for name in rows.names[:COLUMNS_MAX]]
     values = rows.values[-TEXT_ROWS_MAX:] if newest else rows.values[:TEXT_ROWS_MAX]
-    lines = [[_cell(text_of(v)) for v in row[:COLUMNS_MAX]] for row in values]
+    lines = [[cut(line(text_of(v)), TEXT_CHARS_MAX) for v in r[:COLUMNS_MAX]] for r in values]
     widths = [max(map(len, column)) for column in zip(names, *lines, strict=True)]
     ruled = [names, ["-" * width for width in widths], *lines]
     out = ["  ".join(t.ljust(w) for t, w in zip(r, widths, strict=True)).rstrip() for r in ruled]
     if rows.is_cut or len(values) < len(rows.values):
         out.append(f"({'newest' if newest else 'first'} {len(values)} rows)")
     return "\n".join(out)
-
-
-def _cell(text: str) -> str:
-    text = line(text)
-    return text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
 
 
 def _table(rows: Rows) -> str:

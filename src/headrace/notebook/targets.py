@@ -5,6 +5,7 @@ Invariant: a display ends only a query that it has started itself.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -59,7 +60,7 @@ class StartedQuery:
         return self._window.rows()
 
     def end(self) -> None:
-        stop_query(self.query)
+        _stop_query(self.query)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start_query(
@@ -84,7 +85,7 @@ class StartedQuery:
         """After an interrupt Spark may have started the query although `start` did not return."""
         for query in frame.sparkSession.streams.active:
             if query.name == self._name:
-                stop_query(query)
+                _stop_query(query)
 
 
 class UserQuery:
@@ -126,18 +127,14 @@ class UserQuery:
         return "MemorySink" in str(query._jsq.streamingQuery().sink().getClass().getName())
 
 
-def stop_query(query: Any, within_s: float = END_S) -> bool:
-    """Returns False if the query is still stopping then: Spark waits for the running batch."""
-    thread = threading.Thread(target=_stop, args=(query,), daemon=True)
-    thread.start()
-    thread.join(within_s)
-    return not thread.is_alive()
-
-
-def _stop(query: Any) -> None:
+def _stop_query(query: Any) -> None:
+    """Waits for at most END_S: Spark finishes the running batch first."""
     from py4j.protocol import Py4JError
 
-    try:
-        query.stop()
-    except (Py4JError, OSError):
-        return  # the session is gone
+    def stop() -> None:
+        with contextlib.suppress(Py4JError, OSError):  # the session is gone
+            query.stop()
+
+    thread = threading.Thread(target=stop, daemon=True)
+    thread.start()
+    thread.join(END_S)

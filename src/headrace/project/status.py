@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.define import versions
 from headrace.health import judgement
-from headrace.health.conditions import check_warnings, table
+from headrace.health.conditions import table
 from headrace.health.outcomes import why_give_up
 from headrace.health.run_view import RunView, fold_all
 from headrace.model.events import EventKind
@@ -219,7 +219,7 @@ def _with_warnings(work: Workspace, status: PipelineStatus) -> PipelineStatus:
     if not status.version or not status.profile:
         return status
     definition = definitions.read(work.places, status.version, status.profile, status.name)
-    return replace(status, findings=check_warnings.find(definition)) if definition else status
+    return replace(status, findings=table.from_warnings(definition)) if definition else status
 
 
 def _with_edits(work: Workspace, status: PipelineStatus) -> PipelineStatus:

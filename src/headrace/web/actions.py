@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headrace.errors import ConfigError, ControlError, error_from_dict
@@ -20,30 +21,10 @@ from headrace.web.site import Visit
 REPLY_S = 2.0
 
 
-def start(visit: Visit) -> dict[str, Any]:
-    return _request(visit, Action.START)
-
-
-def stop(visit: Visit) -> dict[str, Any]:
-    return _request(visit, Action.STOP)
-
-
-def restart(visit: Visit) -> dict[str, Any]:
-    return _request(visit, Action.RESTART)
-
-
-def rollback(visit: Visit) -> dict[str, Any]:
+def _rollback(visit: Visit) -> dict[str, Any]:
     work = visit.site.workspace()
     plan = control.plan_rollback(work, visit.path["pipeline"], visit.text("version", 100))
     return _request(visit, Action.ROLLBACK, plan.target)
-
-
-ACTIONS: dict[str, Callable[[Visit], dict[str, Any]]] = {
-    "start": start,
-    "stop": stop,
-    "restart": restart,
-    "rollback": rollback,
-}
 
 
 def answer(visit: Visit) -> dict[str, Any]:
@@ -63,6 +44,14 @@ def _request(visit: Visit, what: Action, version: str = "") -> dict[str, Any]:
     request = replace(request, by=f"{visit.user.by} (page)", version=version)
     requests.leave(work.places, request)
     return _await_reply(visit, request.id, REPLY_S)
+
+
+ACTIONS: dict[str, Callable[[Visit], dict[str, Any]]] = {
+    "start": partial(_request, what=Action.START),
+    "stop": partial(_request, what=Action.STOP),
+    "restart": partial(_request, what=Action.RESTART),
+    "rollback": _rollback,
+}
 
 
 def _await_reply(visit: Visit, id_: str, timeout_s: float) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Flow of a request: `auth.py` (is it allowed?) -> the endpoint's handler (in `views`, `runs`,
 `live_tables`, `sql`, `actions`, `pages`) with a `Visit` -> JSON or a response. Handlers that are
-not coroutines run in threads (`thread_pool.py`), so that a slow disk delays only its own requests.
+not coroutines run in threads (`ThreadPool`), so that a slow disk delays only its own requests.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
-import anyio.to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -24,14 +25,17 @@ from starlette.routing import Route
 
 from headrace.errors import ConfigError, ControlError, Error
 from headrace.state.api_keys import Key, Role
-from headrace.web import html, json_text, problems
+from headrace.web import html, json_responses, problems
 from headrace.web.auth import AuthMiddleware, caller
 from headrace.web.overview_feed import OverviewFeed
 from headrace.web.routes import OPEN, ROUTES, Endpoint
 from headrace.web.site import Site, Visit
-from headrace.web.thread_pool import ThreadPool
+
+T = TypeVar("T")
 
 BACKGROUND_THREADS = 8  # for the work of the process besides requests
+THREADS = {None: 2, Role.VIEW: 6, Role.OPERATE: 6}
+THREADS_PER_KEY = 4
 
 
 def build(site: Site) -> AuthMiddleware:
@@ -42,12 +46,12 @@ def build(site: Site) -> AuthMiddleware:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = BACKGROUND_THREADS
+        to_thread.current_default_thread_limiter().total_tokens = BACKGROUND_THREADS
         async with feed.running():
             yield
 
     threads = ThreadPool()
-    routes = [Route(one.path, _handler(one, site, threads), methods=[one.method]) for one in ROUTES]
+    routes = [Route(e.path, _handler(e, site, threads), methods=[e.method]) for e in ROUTES]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
@@ -87,10 +91,31 @@ def _handler(endpoint: Endpoint, site: Site, threads: ThreadPool) -> Any:
             answer = await endpoint.run(visit)
         else:
             answer = await threads.run(who, partial(endpoint.run, visit))
-        answer = answer if isinstance(answer, Response) else as_json(answer)
+        if not isinstance(answer, Response):
+            answer = json_responses.respond(json_responses.encode(answer))
         return _unless_cached(request, answer)
 
     return handle
+
+
+class ThreadPool:
+    """Anonymous requests, keys that may view and keys that may operate have separate threads, and
+    one key uses only a few at a time: a busy client does not delay the others.
+
+    Used only by coroutines of one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._all = {role: CapacityLimiter(count) for role, count in THREADS.items()}
+        self._own: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
+
+    async def run(self, who: Key | None, work: Callable[[], T]) -> T:
+        if who is None:
+            return await to_thread.run_sync(work, limiter=self._all[None])
+        own = self._own.get(who.hash) or CapacityLimiter(THREADS_PER_KEY)
+        self._own[who.hash] = own
+        async with own:
+            return await to_thread.run_sync(work, limiter=self._all[Role(who.role)])
 
 
 def _unless_cached(request: Request, answer: Response) -> Response:
@@ -124,15 +149,6 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def as_json(body: Any) -> Response:
-    return Response(json_text.encode(body), media_type="application/json")
-
-
-async def _error(request: Request, exc: Exception) -> Response:
-    assert isinstance(exc, Error)  # noqa: S101 - registered for this type
-    return _error_response(request, exc)
-
-
 async def _http_error(request: Request, exc: Exception) -> Response:
     if getattr(exc, "status_code", 404) == 405:
         answer = _error_response(request, problems.wrong_method())
@@ -142,11 +158,16 @@ async def _http_error(request: Request, exc: Exception) -> Response:
     return _error_response(request, problems.no_such_page())
 
 
+async def _error(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, Error)  # noqa: S101 - registered for this type
+    return _error_response(request, exc)
+
+
 def _error_response(request: Request, error: Error) -> Response:
     """A program gets JSON; a person in a browser gets a page."""
     is_person = "text/html" in request.headers.get("accept", "")
     if is_person and not request.scope["path"].startswith("/api/"):
-        return html.problem(error, problems.status_of(error))
+        return html.problem(error)
     return problems.error_response(error)
 
 

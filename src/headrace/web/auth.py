@@ -3,7 +3,8 @@
 The host name (400), the method (405), the size of the body (413), the login (401), the content type
 (415) and the origin (403) of a change. `app.py` then checks the role of the key (403). Pure ASGI
 around the whole app, so that no route bypasses it. Invariants: every response has the security
-headers; only wrong keys are counted, so that they never lock out a right one.
+headers, also those that uvicorn creates; only wrong keys are counted, so that they never lock out a
+right one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from headrace.errors import ConfigError, ControlError, Error
 from headrace.model.web import LOOPBACK, WebSettings
 from headrace.state import api_keys
 from headrace.state.api_keys import Key, KeyKind, Session
-from headrace.web import html, problems, security_headers, timeouts
+from headrace.web import html, problems, timeouts
 from headrace.web.site import Site
 
 logger = logging.getLogger("headrace.web.access")
@@ -35,6 +36,20 @@ PROOF = "proof"  # in the URL of streams and downloads, else in a header
 PROOF_HEADER = "x-headrace-proof"
 OPEN_PREFIXES = ("/static/",)
 OPEN_PATHS = ("/healthz", "/login")
+_SECURITY_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; object-src 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=()",
+    "cache-control": "no-store",
+}
 
 
 class AuthMiddleware:
@@ -43,7 +58,7 @@ class AuthMiddleware:
         self.site = site
         self._web = site.settings.web
         self._hosts = allowed_hosts(self._web)
-        self._headers = security_headers.headers(self._web)
+        self._headers = security_headers(self._web)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -86,7 +101,7 @@ class AuthMiddleware:
             raise problems.wrong_method()
         if _length(headers) > BODY_MAX:
             raise _too_large(BODY_MAX)
-        if self._is_with_token(request):
+        if "token" in request.query_params and request.method == "GET":
             return self._log_in(request)
         who = None
         if not is_open(request.scope["path"]):
@@ -97,9 +112,6 @@ class AuthMiddleware:
             self._check_change(request, is_by_cookie=who is None or who.kind == KeyKind.SESSION)
         request.scope["headrace.who"] = who
         return None
-
-    def _is_with_token(self, request: Request) -> bool:
-        return "token" in request.query_params and request.method == "GET"
 
     def _log_in(self, request: Request) -> Response:
         """Exchanges a link's one-time key for a cookie, and removes it from the URL."""
@@ -116,20 +128,29 @@ class AuthMiddleware:
     def _authenticate(self, request: Request) -> Key:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            found = api_keys.find(
-                self.site.places, secret.strip(), KeyKind.PROGRAM, self.site.clock()
-            )
+            key = self._find_key(secret.strip(), KeyKind.PROGRAM)
         else:
-            found = self._session(request)
-            if found is not None and _needs_proof(request) and not _is_proven(request, found):
-                raise half_login()
-        if found is None:
-            raise no_login(bool(scheme))
-        return found
+            key = self._session(request)
+            if key is not None and _needs_proof(request) and not _is_proven(request, key):
+                raise _no_login(
+                    "This browser's login is incomplete.",
+                    "The request has the cookie but not the second key. Browsers send a cookie to "
+                    "every port of a host, so the cookie alone gives no access.",
+                )
+        if key is None:
+            raise _no_login(
+                "Unknown key." if scheme else "You are not logged in.",
+                "Access needs a link that works once, or a program's key.",
+            )
+        return key
 
     def _session(self, request: Request) -> Key | None:
-        secret = _cookie(request.headers, cookie_name(self._web))
-        return api_keys.find(self.site.places, secret, KeyKind.SESSION, self.site.clock())
+        # By a lenient parser: other servers on this host may set malformed cookies.
+        cookies = cookie_parser(request.headers.get("cookie", ""))
+        return self._find_key(cookies.get(cookie_name(self._web), ""), KeyKind.SESSION)
+
+    def _find_key(self, secret: str, kind: KeyKind) -> Key | None:
+        return api_keys.find(self.site.places, secret, kind, self.site.clock())
 
     def _check_change(self, request: Request, *, is_by_cookie: bool) -> None:
         """A browser sends its cookie also with requests of other sites' pages: they are refused."""
@@ -157,7 +178,7 @@ class AuthMiddleware:
         wants_page = "text/html" in request.headers.get("accept", "")
         is_page = not request.scope["path"].startswith("/api") and request.method == "GET"
         if is_page and wants_page:
-            return html.problem(error, problems.status_of(error))
+            return html.problem(error)
         extra = {"www-authenticate": "Bearer"} if problems.status_of(error) == 401 else None
         return problems.error_response(error, extra)
 
@@ -180,9 +201,14 @@ class _LoggedResponse:
             if "server" in headers:
                 del headers["server"]
             # Without the query string, which may contain a key.
-            path = _plain(self.scope["path"])
+            path = self.scope["path"][:300].encode("unicode_escape").decode()
             logger.debug("%s %s %s", self.scope["method"], path, message["status"])
         await self.to(message)
+
+
+def security_headers(web: WebSettings) -> dict[str, str]:
+    secure = {"strict-transport-security": "max-age=31536000"} if web.is_secure else {}
+    return {**_SECURITY_HEADERS, **secure}
 
 
 def allowed_hosts(web: WebSettings) -> frozenset[str]:
@@ -230,10 +256,10 @@ def end_session(answer: Response, web: WebSettings) -> None:
     )
 
 
-def no_login(has_tried: bool) -> Error:
+def _no_login(what: str, why: str) -> Error:
     return Error(
-        "Unknown key." if has_tried else "You are not logged in.",
-        why="Access needs a link that works once, or a program's key.",
+        what,
+        why=why,
         fix="run `headrace token` in the project's folder and open the link that it prints",
         slug="no-login",
     )
@@ -248,16 +274,6 @@ def wrong_key(site: Site, caller: str) -> Error:
         why="A link works once, within an hour.",
         fix="run `headrace token` in the project's folder and open the new link",
         slug="bad-login",
-    )
-
-
-def half_login() -> Error:
-    return Error(
-        "This browser's login is incomplete.",
-        why="The request has the cookie but not the second key. Browsers send a cookie to every "
-        "port of a host, so the cookie alone gives no access.",
-        fix="run `headrace token` in the project's folder and open the link that it prints",
-        slug="no-login",
     )
 
 
@@ -291,11 +307,6 @@ def caller(request: Request) -> str:
     return request.client.host if request.client else "?"
 
 
-def _cookie(headers: Mapping[str, str], name: str) -> str:
-    """By a lenient parser: other servers on this host may set malformed cookies."""
-    return cookie_parser(headers.get("cookie", "")).get(name, "")
-
-
 def _length(headers: Headers) -> int:
     given = headers.get("content-length", "0")
     return int(given) if given.isdecimal() else BODY_MAX + 1
@@ -303,10 +314,6 @@ def _length(headers: Headers) -> int:
 
 def _too_large(most: int) -> Error:
     return Error(f"The body is larger than {most // 1024} kB.", slug="too-large")
-
-
-def _plain(path: str) -> str:
-    return path[:300].encode("unicode_escape").decode()
 
 
 def _limit_body(receive: Receive, most: int) -> Receive:

@@ -57,23 +57,23 @@ def surplus(
 ) -> Connection | None:
     """The connection to close so that `newest` can stay, if there are too many."""
     is_anonymous = newest.key is None
-    kind = [one for one in open_ if (one.key is None) == is_anonymous]
-    mine = [one for one in kind if _owner(one) == _owner(newest)]
+    kind = [conn for conn in open_ if (conn.key is None) == is_anonymous]
+    mine = [conn for conn in kind if _owner(conn) == _owner(newest)]
     own_limit = ANONYMOUS_PER_ADDRESS if is_anonymous else PER_KEY
     if len(mine) > own_limit and not (is_anonymous and newest.address in proxies):
         return _least_useful(mine, newest)
     if len(kind) > (ANONYMOUS if is_anonymous else WITH_KEY):
         [(greedy, _)] = Counter(map(_owner, kind)).most_common(1)
-        return _least_useful([one for one in kind if _owner(one) == greedy], newest)
+        return _least_useful([conn for conn in kind if _owner(conn) == greedy], newest)
     return None
 
 
-def _owner(one: Connection) -> str:
-    return one.key or one.address
+def _owner(conn: Connection) -> str:
+    return conn.key or conn.address
 
 
 def _least_useful(candidates: Sequence[Connection], newest: Connection) -> Connection | None:
     """The oldest idle one, else the oldest."""
-    others = [one for one in candidates if one is not newest]
-    idle = [one for one in others if not one.is_busy()]
+    others = [conn for conn in candidates if conn is not newest]
+    idle = [conn for conn in others if not conn.is_busy()]
     return next(iter(idle or others), None)

@@ -36,7 +36,8 @@ def graph(
     for query in definition.queries:
         nodes[query.name] = _query_node(query, seen.get(query.name))
         inputs[query.name] = query.inputs
-        sinks.append(_sink_node(query, settings))
+        sink, kind = sink_name(query, settings), query.sink.get("kind")
+        sinks.append({"id": _sink_id(query), "kind": "sink", "name": sink, "connector": kind})
     edges = [(before, name) for name, all_ in inputs.items() for before in all_]
     edges += [(query.name, _sink_id(query)) for query in definition.queries]
     rates = _edge_rates(definition, seen, inputs, output_rates)
@@ -59,12 +60,6 @@ def _query_node(query: Query, seen: QueryStatus | None) -> dict[str, Any]:
         "input_rate": seen.input_rate if seen else None,
         "processing_rate": seen.processing_rate if seen else None,
     }
-
-
-def _sink_node(query: Query, settings: Settings) -> dict[str, Any]:
-    kind = query.sink.get("kind")
-    name = sink_name(query, settings)
-    return {"id": _sink_id(query), "kind": "sink", "name": name, "connector": kind}
 
 
 def _sink_id(query: Query) -> str:
@@ -99,12 +94,8 @@ def _edge_rates(
 ) -> dict[tuple[str, str], float]:
     """Into a query with one streaming input flows all that it reads; out of a source, its rate.
     What a view passes on to a join is not known."""
-    queries = {
-        name: source_rates.QueryRates(query.input_rate or 0.0, query.processing_rate)
-        for name, query in seen.items()
-    }
     sources = source_rates.sources_by_query(definition)
-    by_source = source_rates.pipeline_rates(queries, sources).by_source if queries else {}
+    by_source = source_rates.current_rates(seen.values(), sources).by_source
     static = {node.name for node in definition.nodes if node.kind == "table"}
     rates: dict[tuple[str, str], float] = {}
     for name, all_ in inputs.items():

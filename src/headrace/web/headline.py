@@ -63,8 +63,7 @@ def _state_words(running: Sequence[Row]) -> list[str]:
     }
     found = []
     for state, doing in words.items():
-        names = [row["name"] for row in running if row["state"] == state]
-        if names:
+        if names := [row["name"] for row in running if row["state"] == state]:
             found.append(f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {doing}")
     return found
 

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 
 from headrace import __version__
 from headrace.errors import Error
+from headrace.web.problems import status_of
 
 HERE = Path(__file__).parent
 
@@ -29,19 +30,19 @@ def _templates() -> Environment:
 
 def page(title: str, script: str, data: dict[str, Any], project: str) -> HTMLResponse:
     """`script` is the JavaScript module of the page; `data` are the names in its path."""
-    text = (
-        _templates()
-        .get_template("page.html")
-        .render(title=title, script=script, data=data, project=project, version=__version__)
-    )
-    return HTMLResponse(text)
+    names = {"title": title, "script": script, "data": data, "project": project}
+    return HTMLResponse(_render("page.html", **names, version=__version__))
 
 
-def problem(error: Error, status: int) -> HTMLResponse:
+def problem(error: Error) -> HTMLResponse:
     """An error page, for people. It reveals nothing but the error."""
-    text = _templates().get_template("problem.html").render(error=error.as_dict(), status=status)
-    return HTMLResponse(text, status)
+    status = status_of(error)
+    return HTMLResponse(_render("problem.html", error=error.as_dict(), status=status), status)
 
 
-def login(problem: str = "") -> HTMLResponse:
-    return HTMLResponse(_templates().get_template("login.html").render(problem=problem))
+def login() -> HTMLResponse:
+    return HTMLResponse(_render("login.html"))
+
+
+def _render(template: str, **values: Any) -> str:
+    return _templates().get_template(template).render(**values)

@@ -10,6 +10,8 @@ import csv
 import io
 import json
 import os
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,11 @@ from headrace.connectors import live_snapshots
 from headrace.errors import ConfigError
 from headrace.explore import live_tables
 from headrace.explore.catalog import column, sql_name
+from headrace.model.times import parse_time
+from headrace.project import tables
 from headrace.spelling import closest
-from headrace.web import overview
-from headrace.web.site import Visit
-from headrace.web.windows import current_window
+from headrace.state import definitions
+from headrace.web.site import Site, Visit
 
 TIMEOUT_S = 5.0
 ROWS = 1_000
@@ -31,9 +34,52 @@ DOWNLOAD_MAX = 256 * 1024 * 1024
 PARQUET = "application/vnd.apache.parquet"
 
 
+def find_all(site: Site) -> list[dict[str, Any]]:
+    """Every hr.live of the deployed pipelines: name, chart, and the folder of its snapshots."""
+    work = site.workspace()
+    known = tables.known_names(work).tables
+    found = []
+    for definition in definitions.deployed(work.places):
+        for query in definition.queries:
+            if query.sink.get("kind") == live_tables.KIND:
+                name = (definition.pipeline, query.name)
+                place = known[name].place if name in known else None
+                found.append(
+                    {
+                        "pipeline": definition.pipeline,
+                        "name": query.name,
+                        "key": list(query.sink.get("key") or ()),
+                        "chart": query.sink.get("chart"),
+                        "x": query.sink.get("x"),
+                        "y": list(query.sink.get("y") or ()),
+                        "path": place or site.settings.result(*name),
+                    }
+                )
+    return found
+
+
+def describe(table: dict[str, Any]) -> dict[str, Any]:
+    """Without its folder."""
+    return {key: value for key, value in table.items() if key != "path"}
+
+
+def current_window(xs: Iterable[Any], now: float) -> str | None:
+    """The newest of the times `xs`, if a window that starts there has not ended by `now`: its value
+    still grows, so it is drawn apart.
+
+    Windows are as long as the smallest distance of two of them. None where x is not a time.
+    """
+    times = {parse_time(x): x for x in xs if isinstance(x, str) and "T" in x}
+    ordered = sorted(time for time in times if time is not None)
+    if len(ordered) < 2:
+        return None
+    length_s = min(after - before for before, after in pairwise(ordered))
+    return times[ordered[-1]] if ordered[-1] + length_s > now else None
+
+
 def list_tables(visit: Visit) -> Response:
     return visit.feed.cache.answer(
-        "live", lambda: {"tables": [_about(one) for one in overview.live_tables(visit.site)]}
+        "live", lambda: {"tables": [describe(table) for table in find_all(visit.site)]}
     )
 
 
@@ -56,9 +102,9 @@ def table(visit: Visit) -> dict[str, Any] | Response:
             why="Allowed: json, csv, parquet.",
             slug="bad-value",
         )
-    xs = _column(got, x) if x else []
+    xs = [row[_names(got).index(x)] for row in got["rows"]] if x in _names(got) else []
     current = current_window(xs, visit.now)
-    return {**_about(about), **got, "at": visit.now, "current_window": current}
+    return {**describe(about), **got, "at": visit.now, "current_window": current}
 
 
 def row(visit: Visit) -> dict[str, Any]:
@@ -84,10 +130,9 @@ def row(visit: Visit) -> dict[str, Any]:
             why="It has not arrived yet, or newer keys have replaced it.",
             slug="unknown-name",
         )
-    names = [column["name"] for column in got["columns"]]
-    asof = got["tables"][0] if got["tables"] else {}
-    return {"row": dict(zip(names, got["rows"][0], strict=True)), "as_of": asof.get("as_of"),
-            "batch": asof.get("batch")}  # fmt: skip
+    read = got["tables"][0] if got["tables"] else {}
+    row = dict(zip(_names(got), got["rows"][0], strict=True))
+    return {"row": row, "as_of": read.get("as_of"), "batch": read.get("batch")}
 
 
 def _text(value: str) -> str:
@@ -102,12 +147,12 @@ def _ask(visit: Visit, sql: str, rows: int) -> dict[str, Any]:
 def _find_table(visit: Visit) -> dict[str, Any]:
     """By QUERY if that is unique, or by PIPELINE.QUERY."""
     name = visit.path["table"]
-    known = overview.live_tables(visit.site)
-    mine = [one for one in known if name in (one["name"], f"{one['pipeline']}.{one['name']}")]
+    known = find_all(visit.site)
+    mine = [t for t in known if name in (t["name"], f"{t['pipeline']}.{t['name']}")]
     if len(mine) == 1:
         return mine[0]
-    names = sorted(f"{one['pipeline']}.{one['name']}" for one in known)
-    meant = closest(name, [*names, *(one["name"] for one in known)])
+    names = sorted(f"{t['pipeline']}.{t['name']}" for t in known)
+    meant = closest(name, [*names, *(t["name"] for t in known)])
     words = f'Did you mean "{meant}"? ' if meant else ""
     raise ConfigError(
         f"There is {'more than one' if mine else 'no'} live table {name[:100]!r}.",
@@ -117,19 +162,19 @@ def _find_table(visit: Visit) -> dict[str, Any]:
     )
 
 
-def _column(got: dict[str, Any], name: str) -> list[Any]:
-    names = [column["name"] for column in got["columns"]]
-    return [one[names.index(name)] for one in got["rows"]] if name in names else []
-
-
-def _about(one: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in one.items() if key != "path"}
+def _names(got: dict[str, Any]) -> list[str]:
+    return [column["name"] for column in got["columns"]]
 
 
 def _parquet(about: dict[str, Any]) -> Response:
     content = live_snapshots.read(Path(about["path"]), _content)
     if content is None:
-        raise _empty(about)
+        raise ConfigError(
+            f'"{about["name"]}" has no rows yet.',
+            why="Its query has not committed a batch.",
+            fix=f"headrace status {about['pipeline']}",
+            slug="no-runs",
+        )
     return _download(content, about, ".parquet", PARQUET)
 
 
@@ -148,8 +193,7 @@ def _content(path: Path) -> bytes:
 def _csv(about: dict[str, Any], got: dict[str, Any]) -> Response:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow([_cell(column["name"]) for column in got["columns"]])
-    writer.writerows([_cell(value) for value in one] for one in got["rows"])
+    writer.writerows([_cell(value) for value in row] for row in (_names(got), *got["rows"]))
     # The file itself cannot say that it is incomplete, so its name does.
     part = f"-first-{len(got['rows'])}" if got.get("is_cut") else ""
     content = buffer.getvalue().encode()
@@ -169,12 +213,3 @@ def _download(content: bytes, about: dict[str, Any], ending: str, kind: str) -> 
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in about["name"])
     headers = {"content-disposition": f'attachment; filename="{name}{ending}"'}
     return Response(content, media_type=kind, headers=headers)
-
-
-def _empty(about: dict[str, Any]) -> ConfigError:
-    return ConfigError(
-        f'"{about["name"]}" has no rows yet.',
-        why="Its query has not committed a batch.",
-        fix=f"headrace status {about['pipeline']}",
-        slug="no-runs",
-    )

@@ -30,7 +30,8 @@ from headrace.json_file import read_json, write_json
 from headrace.model.runs import Process
 from headrace.model.state_paths import StatePaths
 from headrace.model.web import PORT, PORTS_TRIED, Listening, WebSettings
-from headrace.web import app, security_headers
+from headrace.web import app
+from headrace.web.auth import security_headers
 from headrace.web.connections import Connections
 from headrace.web.overview_feed import stamp
 from headrace.web.site import Site
@@ -61,11 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def serve(settings: Settings) -> None:
     check(settings.web)
-    listener = bind(settings.web, last_port(StatePaths(settings.state)))
-    web = replace(settings.web, port=listener.getsockname()[1])
-    settings = replace(settings, web=web)
     places = StatePaths(settings.state)
-    application = app.build(Site(settings))
+    listener = bind(settings.web, last_port(places))
+    web = replace(settings.web, port=listener.getsockname()[1])
+    application = app.build(Site(replace(settings, web=web)))
     connections = Connections(web.proxies if web.behind_proxy else ())
     server = uvicorn.Server(
         uvicorn.Config(
@@ -81,7 +81,7 @@ def serve(settings: Settings) -> None:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=2,
             h11_max_incomplete_event_size=64 * 1024,
-            http=connection_class(connections, security_headers.headers(web)),
+            http=connection_class(connections, security_headers(web)),
             ws="none",
             loop="asyncio",
         )

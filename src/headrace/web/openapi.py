@@ -44,9 +44,7 @@ def openapi(version: str, endpoints: Iterable[Endpoint], cookie: str) -> dict[st
                 "200": {"description": "success", "content": {one: {} for one in endpoint.kinds}},
                 "default": {
                     "description": "what, why, where, fix",
-                    "content": {
-                        "application/json": {"schema": {"$ref": "#/components/schemas/Error"}}
-                    },
+                    "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
                 },
             },
             "x-access": endpoint.access,
@@ -54,7 +52,7 @@ def openapi(version: str, endpoints: Iterable[Endpoint], cookie: str) -> dict[st
         if endpoint.body:
             properties = {name: {"type": ["string", "integer"]} for name in endpoint.body}
             schema = {"type": "object", "properties": properties}
-            operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+            operation["requestBody"] = {"content": {JSON: {"schema": schema}}}
         paths.setdefault(path, {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",

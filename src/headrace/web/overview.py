@@ -21,16 +21,15 @@ from headrace.health import summary
 from headrace.model.runs import Desired, Run
 from headrace.model.status import PipelineStatus
 from headrace.project import status as project_status
-from headrace.project import tables
 from headrace.project.query_workers import QueryWorkers
 from headrace.project.workspace import Workspace
 from headrace.state import definitions, desired
 from headrace.store import alerts, db, progress, runs
 from headrace.store.alerts import StoredAlert
 from headrace.store.progress import MinuteRate
+from headrace.web import live_tables
 from headrace.web.headline import headline
-from headrace.web.source_rates import QueryRates, pipeline_rates, sources_by_query
-from headrace.web.windows import current_window
+from headrace.web.source_rates import QueryRates, current_rates, pipeline_rates, sources_by_query
 
 if TYPE_CHECKING:
     from headrace.web.site import Site
@@ -96,11 +95,8 @@ class OverviewBuilder:
             else None
         )
         sources = sources_by_query(definition)
-        now_rates = pipeline_rates(
-            {q.name: QueryRates(q.input_rate or 0.0, q.processing_rate) for q in status.queries},
-            sources,
-        )
-        mine = [one for one in stored.rates if one.pipeline == status.name]
+        now_rates = current_rates(status.queries, sources)
+        mine = [rate for rate in stored.rates if rate.pipeline == status.name]
         return {
             **status.to_json(),
             "edited": self._is_edited(status),
@@ -138,23 +134,22 @@ class OverviewBuilder:
         """Whether the working tree differs from the deployed version."""
         if not status.version:
             return False
-        known = self._edited.get(status.version)
-        if known is None or time.monotonic() > known[0] + EDITED_S:
-            found = project_status.is_edited(self._site.workspace(), status.version)
-            known = self._edited[status.version] = (time.monotonic(), found)
-        return known[1]
+        at, is_edited = self._edited.get(status.version, (-EDITED_S, False))
+        if time.monotonic() > at + EDITED_S:
+            is_edited = project_status.is_edited(self._site.workspace(), status.version)
+            self._edited[status.version] = (time.monotonic(), is_edited)
+        return is_edited
 
     def _live(self, now: float) -> list[dict[str, Any]]:
         """The first live tables with their last points, for a small chart each."""
         found = []
-        for about in live_tables(self._site)[:LIVE_MAX]:
+        for about in live_tables.find_all(self._site)[:LIVE_MAX]:
             newest = live_snapshots.numbers(Path(about["path"]))
-            body = dict(about)
-            body.pop("path")
+            body = live_tables.describe(about)
             if newest:
                 body |= self._points_of(about, newest[-1])
                 xs = [point[0] for point in body.get("points", ())]
-                body["current_window"] = current_window(xs, now)
+                body["current_window"] = live_tables.current_window(xs, now)
             found.append(body)
         return found
 
@@ -178,33 +173,6 @@ class OverviewBuilder:
             return {**(known[1] if known else {}), "problem": problem}
         self._points[name] = (number, body)
         return body
-
-
-def live_tables(site: Site) -> list[dict[str, Any]]:
-    """Every hr.live of the deployed pipelines: name, folder and chart."""
-    work = site.workspace()
-    found = []
-    for definition in definitions.deployed(work.places):
-        for query in definition.queries:
-            if query.sink.get("kind") == "live":
-                fields = query.sink
-                found.append(
-                    {
-                        "pipeline": definition.pipeline,
-                        "name": query.name,
-                        "key": list(fields.get("key") or ()),
-                        "chart": fields.get("chart"),
-                        "x": fields.get("x"),
-                        "y": list(fields.get("y") or ()),
-                        "path": _folder(site, definition.pipeline, query.name),
-                    }
-                )
-    return found
-
-
-def _folder(site: Site, pipeline: str, query: str) -> str:
-    table = tables.known_names(site.workspace()).tables.get((pipeline, query))
-    return (table.place if table else None) or site.settings.result(pipeline, query)
 
 
 def _rates_over_time(

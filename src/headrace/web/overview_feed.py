@@ -19,8 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from headrace.errors import Error
 from headrace.project.query_workers import QueryWorkers
 from headrace.state import supervisor_lookup
-from headrace.web import json_text, overview
-from headrace.web.cache import Cache
+from headrace.web import json_responses, overview, problems
 from headrace.web.rate_limit import RateLimit, Streams
 
 if TYPE_CHECKING:
@@ -39,10 +38,10 @@ class OverviewFeed:
     def __init__(self, site: Site) -> None:
         self._site = site
         self.workers = QueryWorkers(site.settings)
-        self.cache = Cache()
-        self.sql_limit = RateLimit(60, 60.0, site.clock)
-        self.action_limit = RateLimit(30, 60.0, site.clock)
-        self.wrong_key_limit = RateLimit(10, 60.0, site.clock)
+        self.cache = json_responses.Cache()
+        self.sql_limit = RateLimit(60, site.clock)
+        self.action_limit = RateLimit(30, site.clock)
+        self.wrong_key_limit = RateLimit(10, site.clock)
         self.streams = Streams()
         self._builder = overview.OverviewBuilder(site, self.workers)
         self.number = 0  # rises with every change
@@ -114,7 +113,12 @@ class OverviewFeed:
                     await self._publish(content)
             except Exception:
                 logger.exception("building the overview failed; retrying")
-                await self._publish(self._error_content(_unknown()))
+                error = problems.unexpected_error(
+                    "The page cannot read the project.",
+                    why="An unexpected error occurred; the log has the traceback.",
+                    fix="run headrace status to see the pipelines; they run on without the page",
+                )
+                await self._publish(self._error_content(error))
                 await asyncio.sleep(5 * POLL_S)
             await asyncio.sleep(POLL_S)
 
@@ -135,7 +139,7 @@ class OverviewFeed:
 
     def _build_content(self) -> bytes:
         try:
-            return json_text.encode(self._builder.overview())
+            return json_responses.encode(self._builder.overview())
         except Error as exc:
             return self._error_content(exc)
 
@@ -147,17 +151,7 @@ class OverviewFeed:
             "supervisor": None, "notice": None, "headline": None, "hints": [], "pipelines": [],
             "alerts": [], "live": [],
         }  # fmt: skip
-        return json_text.encode({**about, **empty, "error": error.as_dict()})
-
-
-def _unknown() -> Error:
-    return Error(
-        "The page cannot read the project.",
-        why="An unexpected error occurred; the log has the traceback.",
-        where="web.log in the state folder",
-        fix="run headrace status to see the pipelines; they run on without the page",
-        slug="unexpected",
-    )
+        return json_responses.encode({**about, **empty, "error": error.as_dict()})
 
 
 def stamp(path: Any) -> tuple[int, int]:

@@ -32,12 +32,9 @@ def pipeline(visit: Visit) -> Response:
     return _page(visit, name, "pipeline", pipeline=name)
 
 
-def run(visit: Visit) -> Response:
-    return _page(visit, visit.path["run"], "run", run=visit.path["run"])
-
-
-def live_table(visit: Visit) -> Response:
-    return _page(visit, visit.path["table"], "live", table=visit.path["table"])
+def page_of(name: str, script: str) -> Callable[[Visit], Response]:
+    """A page whose title is the value of `name` in its path."""
+    return lambda visit: _page(visit, visit.path[name], script, **{name: visit.path[name]})
 
 
 def _page(visit: Visit, title: str, script: str, **data: Any) -> Response:

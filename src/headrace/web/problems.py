@@ -31,8 +31,6 @@ STATUS_BY_SLUG = {
     "no-such-page": 404,
     "wrong-method": 405,
 }
-
-
 _HEADERS = {
     "wrong-method": {"allow": "GET, HEAD, POST"},
     "too-slow": {"connection": "close"},  # the rest of the body may still arrive
@@ -64,14 +62,16 @@ def unexpected_error_response(exc: BaseException) -> JSONResponse:
     """A number for the client; the traceback for the log."""
     number = secrets.token_hex(4)
     logger.error("unexpected error %s", number, exc_info=exc)
-    error = Error(
+    error = unexpected_error(
         "An unexpected error occurred.",
         why=f"The log has the traceback under {number}.",
-        where="web.log in the state folder",
         fix="reload the page; if the error stays, read the log",
-        slug="unexpected",
     )
     return JSONResponse(body_of(error), 500)
+
+
+def unexpected_error(what: str, why: str, fix: str) -> Error:
+    return Error(what, why=why, where="web.log in the state folder", fix=fix, slug="unexpected")
 
 
 def wrong_method() -> ConfigError:

@@ -14,14 +14,14 @@ CALLERS_MAX = 1_000
 STREAMS_PER_KEY = 12
 STREAMS = 150
 STREAMS_RESERVED = 50  # for keys that may act
+WINDOW_S = 60.0
 
 
 @dataclass
 class RateLimit:
-    """`most` times in `window_s` seconds per caller."""
+    """`most` times in WINDOW_S seconds per caller."""
 
     most: int
-    window_s: float
     clock: Callable[[], float]
     _seen: dict[str, deque[float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -29,22 +29,17 @@ class RateLimit:
     def check(self, caller: str, what: str) -> None:
         """Counts this one, or raises."""
         with self._lock:
-            self._check(caller, what, self.clock())
-
-    def _check(self, caller: str, what: str, now: float) -> None:
-        times = self._seen.setdefault(caller, deque())
-        while times and times[0] <= now - self.window_s:
-            times.popleft()
-        if len(times) >= self.most:
-            wait_s = times[0] + self.window_s - now
-            raise Error(
-                f"Too many {what}: more than {self.most} within {self.window_s:g} s.",
-                fix=f"wait {max(1.0, wait_s):.0f} s",
-                slug="too-many",
-            )
-        times.append(now)
-        if len(self._seen) > CALLERS_MAX:
-            self._seen.pop(next(iter(self._seen)))
+            now = self.clock()
+            times = self._seen.setdefault(caller, deque())
+            while times and times[0] <= now - WINDOW_S:
+                times.popleft()
+            if len(times) >= self.most:
+                wait_s = max(1.0, times[0] + WINDOW_S - now)
+                what = f"Too many {what}: more than {self.most} within {WINDOW_S:g} s."
+                raise Error(what, fix=f"wait {wait_s:.0f} s", slug="too-many")
+            times.append(now)
+            if len(self._seen) > CALLERS_MAX:
+                self._seen.pop(next(iter(self._seen)))
 
 
 @dataclass

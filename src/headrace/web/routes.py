@@ -47,9 +47,9 @@ def _openapi(visit: Visit) -> dict[str, Any]:
 PAGES = (
     Endpoint("/", pages.page("Overview", "overview"), "All pipelines"),
     Endpoint("/pipelines/{pipeline}", pages.pipeline, "One pipeline"),
-    Endpoint("/runs/{run}", pages.run, "One run"),
+    Endpoint("/runs/{run}", pages.page_of("run", "run"), "One run"),
     Endpoint("/live", pages.page("Live results", "live"), "All live results"),
-    Endpoint("/live/{table}", pages.live_table, "One live result"),
+    Endpoint("/live/{table}", pages.page_of("table", "live"), "One live result"),
     Endpoint("/sql", pages.page("SQL", "sql"), "SQL editor"),
     Endpoint("/quarantine", pages.page("Quarantine", "quarantine"), "Records that failed to parse"),
     Endpoint("/checkpoints", pages.page("Checkpoints", "checkpoints"), "Checkpoints"),
@@ -108,13 +108,13 @@ API = (
     *(
         Endpoint(
             f"/api/pipelines/{{pipeline}}/{what}",
-            actions.ACTIONS[what],
+            run,
             f"Ask the supervisor to {what} it",
             access="operate",
             method="POST",
             body=("version",) if what == "rollback" else (),
         )
-        for what in ("start", "stop", "restart", "rollback")
+        for what, run in actions.ACTIONS.items()
     ),
     Endpoint("/api/requests/{request}", actions.answer, "Reply to a request"),
 )

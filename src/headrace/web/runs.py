@@ -45,7 +45,7 @@ def list_runs(visit: Visit) -> dict[str, Any]:
     found = db.read(work.places.history, ask, is_optional=True)
     if found is None:
         found = list(islice(runs.backwards(work.places, name), RUNS_MAX))
-    return {"runs": [one.to_json() for one in found]}
+    return {"runs": [run.to_json() for run in found]}
 
 
 def run(visit: Visit) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def run(visit: Visit) -> dict[str, Any]:
         "headline": run_end.headline(found.spec.pipeline, ended),
         "query_lines": run_end.query_lines(ended),
         "failure": summary.failure(ended) if why.is_bad(ended) else None,
-        "problems": [dict(one) for one in ended.problems] if ended else [],
+        "problems": [dict(problem) for problem in ended.problems] if ended else [],
         "trace": _trace(visit, ended.trace) if ended else None,
     }
     return _redact_body(visit, body)
@@ -75,8 +75,8 @@ def events(visit: Visit) -> dict[str, Any]:
     is_first = "after" not in visit.query
     file = EventFile(path, tail.near_end(path, EVENT_BYTES) if is_first else _position(visit))
     items = [
-        {"at": one.at, "kind": one.kind.value, "query": one.query, "text": history.event_words(one)}
-        for one in file.events(history.NOTABLE, EVENT_BYTES)[-LINES_MAX:]
+        {"at": e.at, "kind": e.kind.value, "query": e.query, "text": history.event_words(e)}
+        for e in file.events(history.NOTABLE, EVENT_BYTES)[-LINES_MAX:]
     ]
     return _redact_body(visit, {"events": items, "position": file.position})
 
@@ -116,22 +116,20 @@ def bundle(visit: Visit) -> Response:
     places, name = visit.site.places, found.name
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        about = {"run": run(visit), "pipeline": _status(visit, found)}
+        about = {"run": run(visit), "pipeline": _redact_body(visit, _status(visit, found))}
         archive.writestr(f"{name}/about.json", json.dumps(about, indent=2, default=str))
         for path in _files(places.run(name)):
             content = redact(_end_of(path, BUNDLE_BYTES), visit.site.secrets())
             archive.writestr(f"{name}/{path.name}", content)
-    filename = f"{name}.zip"
-    headers = {"content-disposition": f'attachment; filename="{filename}"'}
+    headers = {"content-disposition": f'attachment; filename="{name}.zip"'}
     return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
 
 
-def _status(visit: Visit, found: Run) -> Any:
+def _status(visit: Visit, found: Run) -> dict[str, Any]:
     try:
-        body = why.explain(visit.site.workspace(), found.spec.pipeline).to_json()
+        return why.explain(visit.site.workspace(), found.spec.pipeline).to_json()
     except Error as exc:
-        body = {"error": exc.as_dict()}
-    return _redact_body(visit, body)
+        return {"error": exc.as_dict()}
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -148,20 +146,12 @@ def _end_of(path: Path, most: int) -> str:
 
 
 def _find_run(visit: Visit) -> Run:
-    name = visit.path["run"]
-    places = visit.site.places
-    is_plain = "/" not in name and "\0" not in name and parse_run_name(name) is not None
-    folder = places.run(name) if is_plain else None
-    if folder is None or folder.resolve().parent != places.runs.resolve():
-        raise _unknown(name)
-    found = runs.read(places, name)
-    if found is None:
-        raise _unknown(name)
-    return found
-
-
-def _unknown(name: str) -> ConfigError:
-    return ConfigError(
+    name, places = visit.path["run"], visit.site.places
+    if "/" not in name and "\0" not in name and parse_run_name(name) is not None:
+        is_ours = places.run(name).resolve().parent == places.runs.resolve()
+        if is_ours and (found := runs.read(places, name)):
+            return found
+    raise ConfigError(
         f"There is no run {name[:100]!r}.",
         why="The folders of old runs are removed; the pipeline's page still lists them.",
         fix="choose a run on the pipeline's page",
@@ -175,12 +165,9 @@ def _position(visit: Visit) -> int:
 
 def _trace(visit: Visit, path: str | None) -> str | None:
     """The end of the full trace, if the file is below the folder of runs."""
-    if path is None:
-        return None
-    place = Path(path)
-    if visit.site.places.runs.resolve() not in place.resolve().parents or not place.is_file():
-        return None
-    return _end_of(place, TRACE_BYTES)
+    place = Path(path or "")
+    is_ours = visit.site.places.runs.resolve() in place.resolve().parents
+    return _end_of(place, TRACE_BYTES) if path and is_ours and place.is_file() else None
 
 
 def _redact_body(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
@@ -191,9 +178,7 @@ def _redact_body(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, str):
             return redact(value, secrets)
         if isinstance(value, dict):
-            return {key: clean(one) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [clean(one) for one in value]
-        return value
+            return {key: clean(item) for key, item in value.items()}
+        return [clean(item) for item in value] if isinstance(value, list | tuple) else value
 
     return {key: clean(value) for key, value in body.items()}

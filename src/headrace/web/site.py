@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import secrets
@@ -38,10 +37,6 @@ class Site:
     @property
     def places(self) -> StatePaths:
         return StatePaths(self.settings.state)
-
-    @property
-    def folder(self) -> Path:
-        return self.settings.project
 
     def secrets(self) -> frozenset[str]:
         """Values to remove from everything that is shown."""

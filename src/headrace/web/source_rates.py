@@ -6,10 +6,11 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.model.pipeline import Definition
+from headrace.model.status import QueryStatus
 
 SOURCE = "source"
 
@@ -52,6 +53,13 @@ def sources_by_query(definition: Definition | None) -> dict[str, frozenset[str]]
         return frozenset().union(*(sources(name, seen) for name in names))
 
     return {query.name: union(query.inputs, frozenset()) for query in definition.queries}
+
+
+def current_rates(
+    queries: Iterable[QueryStatus], sources: Mapping[str, frozenset[str]]
+) -> PipelineRates:
+    rates = {q.name: QueryRates(q.input_rate or 0.0, q.processing_rate) for q in queries}
+    return pipeline_rates(rates, sources)
 
 
 def pipeline_rates(

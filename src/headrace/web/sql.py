@@ -30,18 +30,15 @@ def tables(visit: Visit) -> Response:
 
 def _tables(visit: Visit) -> dict[str, Any]:
     """Names as a query writes them, with their columns as Spark DDL."""
-    found = known.list_tables(visit.site.workspace())
     return {
         "tables": [
             {
-                "name": sql_name(*one.name.split(".", 1))
-                if "." in one.name
-                else sql_name(one.name),
-                "kind": "live" if one.snapshots else one.sink.kind,
-                "written_by": one.written_by or None,
-                "schema": one.schema,
+                "name": sql_name(*table.name.split(".", 1)),
+                "kind": "live" if table.snapshots else table.sink.kind,
+                "written_by": table.written_by or None,
+                "schema": table.schema,
             }
-            for one in found
+            for table in known.list_tables(visit.site.workspace())
         ],
         "limits": {"rows": ROWS_MAX, "seconds": TIMEOUT_S},
     }

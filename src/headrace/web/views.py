@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
 from starlette.responses import Response
@@ -34,6 +35,7 @@ from headrace.store import events as recorded
 from headrace.store import runs as stored_runs
 from headrace.store.metrics import PHASES, MetricBucket
 from headrace.store.progress import StoredProgress
+from headrace.web import json_responses
 from headrace.web.graph import graph
 from headrace.web.site import Visit
 
@@ -53,7 +55,7 @@ QUARANTINE_S = 15.0
 
 
 async def overview(visit: Visit) -> Response:
-    return Response(await visit.feed.content(), media_type="application/json")
+    return json_responses.respond(await visit.feed.content())
 
 
 def pipeline(visit: Visit) -> dict[str, Any]:
@@ -77,10 +79,15 @@ def pipeline(visit: Visit) -> dict[str, Any]:
             if of == name
         ],
         "versions": project_history.versions(work, name),
-        "runs": _runs(visit, name),
-        "alerts": _alerts(visit, name),
+        "runs": _list(work.places.history, stored_runs.list_runs, limit=10, pipeline=name),
+        "alerts": _list(work.places.alerts, stored_alerts.list_alerts, limit=50, pipeline=name),
         "warnings": [dict(one) for one in definition.warnings] if definition else [],
     }
+
+
+def _list(store: Path, ask: Callable[..., Sequence[Any]], **options: Any) -> list[dict[str, Any]]:
+    found = db.read(store, partial(ask, **options), is_optional=True) or ()
+    return [item.to_json() for item in found]
 
 
 def _newest_batches(visit: Visit, status: PipelineStatus) -> dict[str, list[StoredProgress]]:
@@ -124,19 +131,16 @@ def history(visit: Visit) -> dict[str, Any]:
     length_s = _range(visit)
     until = visit.number("until", visit.now, 0, 1e11)
     since = until - length_s
+    step_s = length_s / POINTS
+    width_s = _step(step_s)
     with contextlib.closing(db.open_readonly(visit.site.places.history)) as conn:
-        queries = progress.queries(conn, name, since)
-        step_s = length_s / POINTS
-        width_s = _step(step_s)
-        lines = {
-            q: _lines(
-                progress.read_buckets(conn, name, q, since, until, step_s), width_s, visit.now
-            )
-            for q in queries
-        }
+        lines = {}
+        for query in progress.queries(conn, name, since):
+            buckets = progress.read_buckets(conn, name, query, since, until, step_s)
+            lines[query] = _lines(buckets, width_s, visit.now)
         marks = [
-            {"at": one.at, "kind": one.kind, "text": one.text, "run": one.run}
-            for one in recorded.between(conn, name, since, until, MARKED, MARKS_MAX)
+            {"at": event.at, "kind": event.kind, "text": event.text, "run": event.run}
+            for event in recorded.between(conn, name, since, until, MARKED, MARKS_MAX)
         ]
     return {"since": since, "until": until, "step_s": width_s, "queries": lines, "marks": marks}
 
@@ -164,32 +168,20 @@ def _step(step_s: float) -> float:
 def _lines(buckets: Sequence[MetricBucket], width_s: float, now: float) -> dict[str, list[Any]]:
     """One list per measure, all of the same length. An outage becomes a point of nulls, so that no
     line is drawn across it."""
-    points: list[tuple[float, dict[str, Any]]] = []
-    longest_s = GAP_STEPS * max(width_s, _usual_gap(buckets))
-    before: MetricBucket | None = None
-    for one in buckets:
-        gap_s = one.start - before.start if before else width_s
-        if before is not None and gap_s > longest_s:
-            points.append((before.start + width_s, {}))
-        point = _point(one, _duration_s(one, gap_s, width_s, now))
-        point["is_complete"] = one.start + width_s <= now
-        points.append((one.start, point))
-        before = one
-    found: dict[str, list[Any]] = {"at": [at for at, _ in points]}
-    for name in (*_point(_NOTHING, 1.0), "is_complete"):
-        found[name] = [point.get(name) for _, point in points]
-    return found
-
-
-def _usual_gap(buckets: Sequence[MetricBucket]) -> float:
-    gaps = sorted(b.start - a.start for a, b in pairwise(buckets))
-    return gaps[len(gaps) // 2] if gaps else 0.0
-
-
-def _duration_s(one: MetricBucket, gap_s: float, width_s: float, now: float) -> float:
-    """In how many seconds its rows arrived: since the batch before, where batches are rarer than
-    steps; in the past part of the current step."""
-    return max(gap_s, 1.0) if gap_s > width_s else max(min(width_s, now - one.start), 1.0)
+    points: list[dict[str, Any]] = []
+    gaps_s = [after.start - before.start for before, after in pairwise(buckets)]
+    longest_s = GAP_STEPS * max(width_s, median_high(gaps_s or [0.0]))
+    for bucket, gap_s in zip(buckets, [width_s, *gaps_s], strict=False):
+        if gap_s > longest_s:
+            points.append({"at": bucket.start - gap_s + width_s})
+        # In how many seconds its rows arrived: since the batch before, where batches are rarer than
+        # steps; in the past part of the current step.
+        lasted_s = gap_s if gap_s > width_s else min(width_s, now - bucket.start)
+        point = _point(bucket, max(lasted_s, 1.0))
+        is_complete = bucket.start + width_s <= now
+        points.append({"at": bucket.start, **point, "is_complete": is_complete})
+    names = ("at", *_point(_NOTHING, 1.0), "is_complete")
+    return {name: [point.get(name) for point in points] for name in names}
 
 
 def _point(b: MetricBucket, lasted_s: float) -> dict[str, Any]:
@@ -238,7 +230,7 @@ def _checkpoints(visit: Visit) -> dict[str, Any]:
         for query in definition.queries:
             path = query.checkpoint
             about = {"pipeline": definition.pipeline, "query": query.name, "path": path}
-            place = path.removeprefix(f"{visit.site.folder}/") if path else None
+            place = path.removeprefix(f"{work.settings.project}/") if path else None
             found.append({**about, "place": place, **_checkpoint(path)})
     return {"checkpoints": found}
 
@@ -286,16 +278,4 @@ def alerts(visit: Visit) -> dict[str, Any]:
 
 def audit(visit: Visit) -> dict[str, Any]:
     ask = partial(book.list_entries, pipeline=None, limit=500)
-    return {"audit": [asdict(one) for one in db.read(visit.site.places.history, ask) or []]}
-
-
-def _runs(visit: Visit, name: str) -> list[dict[str, Any]]:
-    ask = partial(stored_runs.list_runs, pipeline=name, limit=10)
-    found = db.read(visit.site.places.history, ask, is_optional=True) or []
-    return [one.to_json() for one in found]
-
-
-def _alerts(visit: Visit, name: str) -> list[dict[str, Any]]:
-    ask = partial(stored_alerts.list_alerts, limit=50, pipeline=name)
-    found = db.read(visit.site.places.alerts, ask, is_optional=True) or []
-    return [one.to_json() for one in found]
+    return {"audit": [asdict(entry) for entry in db.read(visit.site.places.history, ask) or []]}

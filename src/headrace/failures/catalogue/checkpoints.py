@@ -20,8 +20,7 @@ ENTRIES = (
         FailureKind.HUMAN,
         conditions=("CONCURRENT_STREAM_LOG_UPDATE",),
         patterns=(
-            r"Multiple streaming queries are concurrently using (?P<path>\S+)",
-            r"Multiple streaming queries are concurrently using",
+            r"Multiple streaming queries are concurrently using(?: (?P<path>\S+))?",
             r"Concurrent update to the log\. Multiple streaming jobs detected",  # file sources
         ),
         what="Another process writes to the checkpoint of this query[: {path}].",
@@ -176,7 +175,6 @@ ENTRIES = (
             "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
             "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
         ),
-        names=(r"(?:directory|location):? " + _PATH,),
         what="The state and the offsets in the checkpoint do not belong together.",
         why="The query had no state before and has some now, or the `state` folder was deleted or "
         "replaced.",
@@ -203,7 +201,7 @@ ENTRIES = (
             r"Incomplete log file",
             r"batch (?P<batch>\d+) doesn't exist",
         ),
-        names=(r"Failed to read log file (?P<path>\S+?)\.\s", r"Unable to find batch " + _PATH),
+        names=(r"Unable to find batch " + _PATH,),
         what="An entry in the log of the checkpoint is truncated or missing[: {path}][: batch "
         "{batch}].",
         why="A write was interrupted, or a file was changed or deleted.",

@@ -32,10 +32,7 @@ ENTRIES = (
         FailureKind.RETRY_THEN_HUMAN,
         retries=1,
         conditions=("CONCURRENT_QUERY",),
-        patterns=(
-            r"Cannot start query with id (?P<id>\S+) as another query with same id is already",
-            r"Cannot start query with id .*already active",
-        ),
+        patterns=(r"Cannot start query with id .*(?:same id is already|already active)",),
         what="The same query was started twice in this driver.",
         why="An earlier start of it had not ended yet.",
         fix="If it repeats, start the query in only one place in the code.",
@@ -52,9 +49,8 @@ ENTRIES = (
         "sources-changed",
         FailureKind.HUMAN,
         patterns=(
-            r"There are \[(?P<before>\d+)\] sources in the checkpoint offsets and now there are "
-            r"\[(?P<now>\d+)\]",
-            r"sources in the checkpoint offsets and now there are",
+            r"(?:There are \[(?P<before>\d+)\] )?sources in the checkpoint offsets and now there "
+            r"are(?: \[(?P<now>\d+)\])?",
         ),
         what="The number of sources of the query has changed[ from {before}][ to {now}].",
         why="The checkpoint stores one position for each source, in order, and these do not match "

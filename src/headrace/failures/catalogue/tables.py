@@ -8,7 +8,6 @@ from __future__ import annotations
 from headrace.failures.catalogue_entry import NEW_CHECKPOINT, CatalogueEntry, FailureKind
 
 _POSTGRES = r"(?s)(?:PSQLException|psycopg|asyncpg|BatchUpdateException|SQLTransientConnection).*"
-_DELTA_TABLE = (r"[Tt]able:? [`'\"]?(?P<table>[\w./:`-]+)",)
 
 ENTRIES = (
     CatalogueEntry(
@@ -16,7 +15,6 @@ ENTRIES = (
         FailureKind.HUMAN,
         conditions=("DELTA_CONCURRENT_TRANSACTION*",),
         patterns=(r"\bConcurrentTransactionException\b",),
-        names=_DELTA_TABLE,
         what="Two runs of the same query write to one Delta table.",
         why="Both have the same query id, so one of them is a second copy.",
         fix="Find the other run (`headrace status` in every project that uses this checkpoint, or "
@@ -32,7 +30,6 @@ ENTRIES = (
             "DELTA_CONCURRENT_DELETE_DELETE*",
         ),
         patterns=(r"\bConcurrent(?:Append|Write|DeleteRead|DeleteDelete)Exception\b",),
-        names=_DELTA_TABLE,
         what="Another writer changed the Delta table first.",
         why="Both changed the same files, and the other commit won.",
         fix="Usually nothing to do. If it repeats, narrow the condition of MERGE, or run OPTIMIZE "

@@ -51,7 +51,7 @@ def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Findi
         "milliseconds). The watermark follows the newest event time and never goes back.",
         fix="Filter such rows before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). The checkpoint keeps this '
-        "watermark: to answer the rows that were dropped, deploy the filter with a new checkpoint "
+        "watermark: to recover the dropped rows, deploy the filter with a new checkpoint "
         "(for a file sink: with a new folder) that reads the input again.",
         since=since,
         where=query.place,

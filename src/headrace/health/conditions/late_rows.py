@@ -9,7 +9,6 @@ from headrace.health.conditions import future_times, shares
 from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
-from headrace.model.times import moment
 
 JUMP = 0.05
 GROUPS_MIN = 10  # Spark counts after partial aggregation: many rows become few
@@ -24,22 +23,17 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     shift = shares.shift(query.series, "late", "late.of", few)
     if shift is None or shift.part < LATE_MIN:
         return
-    if shift.share < MOST and not shift.is_jump(JUMP, times=3.0):
+    if not (shift.share >= MOST or shift.is_jump(JUMP, times=3.0)):
         return
-    now = query.series.end
-    before = "" if shift.before is None else f"; {shares.percent(shift.before)} before"
     yield Finding(
         slug="late-rows",
         what=f"Rows are dropped because they are late: {shares.percent(shift.share)} of what "
-        f"reached its state since {moment(shift.since, now)} ({shift.part:,.0f} of "
-        f"{shift.whole:,.0f}{before}).",
+        f"reached its state {shift.in_words(query.series.end)}.",
         cause="Events arrive later than withWatermark allows: their producer or a queue before "
         "this source delays them, or old data is sent again. (Spark counts after partial "
         "aggregation: the number of rows is higher.)",
         fix="Find out how late they are (compare event time with arrival). Use a longer delay in "
-        "withWatermark to keep such rows from now on; rows that were dropped are only in a new "
-        "answer: start a new checkpoint (for a file sink: with a new folder) that reads the input "
-        "again.",
+        f"withWatermark to keep such rows from now on. {shares.REPROCESS}",
         since=shift.since,
         where=query.place,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headrace.health.conditions import shares
-from headrace.health.conditions.shares import NEARLY_ALL, Shift
+from headrace.health.conditions.shares import NEARLY_ALL, REPROCESS, Shift
 from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding, Severity
 from headrace.model.limits import HealthLimits
@@ -16,10 +16,6 @@ HIGHEST_MAX = 0.97
 SOME = 0.1  # a join that drops less is not a filter, however short its past
 PAST_WINDOWS = 5
 JUMP = 0.3
-AGAIN = (
-    "Rows that were dropped are only in a new answer: start a new checkpoint (for a file sink: "
-    "with a new folder) that reads the input again."
-)
 
 
 def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
@@ -31,9 +27,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         if empty is not None:
             yield _empty(query, name, about, empty)
             continue
-        part, whole = f"{key}.lost", f"{key}.in"
-        shift = shares.full(query.series, part, whole, limits)
-        shift = shift or shares.shift(query.series, part, whole, limits)
+        shift = shares.full_or_shift(query.series, f"{key}.lost", f"{key}.in", limits)
         if shift is not None and (severity := _severity(shift, limits)) is not None:
             yield _unmatched_finding(query, name, about, shift, severity)
 
@@ -70,7 +64,7 @@ def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) 
         cause=f"What {name} reads had no rows when the query started (a load that failed, a wrong "
         "path, a filter that nothing passes), or it lost them since.",
         fix=f"Fill {name}, then restart the pipeline if its table is read once at the start. To "
-        f"keep rows without a match, use a left join. {AGAIN}",
+        f"keep rows without a match, use a left join. {REPROCESS}",
         since=since,
         where=about.get("place"),
     )
@@ -79,16 +73,15 @@ def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) 
 def _unmatched_finding(
     query: QueryView, name: str, about: Mapping[str, str], shift: Shift, severity: Severity
 ) -> Finding:
-    rows = "all rows" if shift.share >= 1.0 else f"{shares.percent(shift.share)} of the rows"
     return Finding(
         slug="lookup-unmatched",
-        what=f"The join with {name} has dropped {rows} since "
+        what=f"The join with {name} has dropped {shift.rows_in_words} since "
         f"{moment(shift.since, query.series.end)} ({shift.part:,.0f} of {shift.whole:,.0f} seen; "
         f"{shares.percent(shift.before or 0.0)} before).",
         cause=f"Rows of the stream have keys that {name} does not have: the table lost rows or is "
         "out of date, or the keys changed (another format, nulls).",
         fix=f"Compare keys of the stream with {name} (headrace sql), and load the missing rows or "
-        f"repair the key. To keep rows without a match, use a left join. {AGAIN}",
+        f"repair the key. To keep rows without a match, use a left join. {REPROCESS}",
         severity=severity.value,
         since=shift.since,
         where=about.get("place"),

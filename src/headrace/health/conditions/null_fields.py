@@ -36,16 +36,16 @@ def _find_in_parse_point(
     recent = shares.recent(query.series, whole, limits)
     # A bucket names only fields with nulls.
     nulls = {key for bucket in recent for key in bucket.sums if key.startswith(prefix)}
-    new = {one.removeprefix(f"unknown.{name}.") for bucket in recent for one in bucket.sums
-           if one.startswith(f"unknown.{name}.")}  # fmt: skip
+    new = {other for bucket in recent for key in bucket.sums
+           if (other := key.removeprefix(f"unknown.{name}.")) != key}  # fmt: skip
     least = LOOK * total(recent, whole)
     for key in sorted(key for key in nulls if total(recent, key) >= max(1.0, least)):
         series = _since_known(query.series, key)
-        shift = shares.full(series, key, whole, limits) or shares.shift(series, key, whole, limits)
+        shift = shares.full_or_shift(series, key, whole, limits)
         if shift is None:
             continue
         field = key.removeprefix(prefix)
-        named = [one for one in new if shift.before is not None or _is_same(one, field)]
+        named = [other for other in new if shift.before is not None or _is_same(other, field)]
         unknown = _unknown(query.series, name, named, shift)
         severity = _severity(shift, unknown, limits)
         is_of_other_records = about.get("sample") == "before a filter"  # their mix may change
@@ -77,12 +77,12 @@ def _unknown(series: Series, name: str, named: list[str], shift: Shift) -> dict[
     now = [bucket for bucket in series.buckets if bucket.begin >= shift.since]
     past = [bucket for bucket in series.buckets if bucket.begin < shift.since][:-1]
     found = {}
-    for one in named:
-        key = f"unknown.{name}.{one}"
+    for field in named:
+        key = f"unknown.{name}.{field}"
         share = min(1.0, total(now, key) / max(1.0, total(now, whole)))
         before = total(past, key) / max(1.0, total(past, whole))
         if share >= SEEN * (shift.share - (shift.before or 0.0)) and before <= NEW * share:
-            found[one] = share
+            found[field] = share
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -102,12 +102,11 @@ def _finding(
     place, source = about.get("place"), about.get("source", "its source")
     where = f"{about.get('call', 'the source')} ({place})" if place else about.get("call", "it")
     since = f" since {moment(shift.since, query.series.end)}" if shift.before is not None else ""
-    rows = "all rows" if shift.share >= 1.0 else f"{shares.percent(shift.share)} of the rows"
     before = f" ({shares.percent(shift.before)} before)" if shift.before else ""
-    what = f"`{field}` is null in {rows}{since}{before}"
+    what = f"`{field}` is null in {shift.rows_in_words}{since}{before}"
     cause = (
-        f"The producer of {source} no longer sends `{field}`, or sends it as a type that the "
-        "schema does not fit."
+        f"The producer of {source} no longer sends `{field}`, or sends it with a type that does "
+        "not match the schema."
     )
     fix = f"Ask the producer of {source} to send `{field}` again, or change the schema of {where}"
     if unknown:

@@ -8,7 +8,6 @@ from headrace.health.conditions import shares
 from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
-from headrace.model.times import moment
 
 MOST = 0.5  # a problem, whatever the past
 JUMP = 0.1
@@ -19,15 +18,12 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     if shift is None or not (shift.share >= MOST or shift.is_jump(JUMP)):
         return
     of, _, _ = query.name.partition(".")
-    now = query.series.end
-    before = "" if shift.before is None else f"; {shares.percent(shift.before)} before"
     yield Finding(
         slug="many-quarantined",
         what=f"{shares.percent(shift.share)} of the records that {of} reads have gone to the "
-        f"quarantine since {moment(shift.since, now)} ({shift.part:,.0f} of "
-        f"{shift.whole:,.0f}{before}).",
+        f"quarantine {shift.in_words(query.series.end)}.",
         cause="The producer changed the format of its records, or the schema in the pipeline does "
-        "not fit them.",
+        "not match them.",
         fix="`headrace quarantine list` shows the records and the reason of each. Change the "
         "schema or the producer; nothing is lost, the quarantine keeps the records.",
         since=shift.since,

@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.model.limits import HealthLimits
-from headrace.model.series import Bucket, Series
+from headrace.model.series import Bucket, Series, total
+from headrace.model.times import moment
 
 NEARLY_ALL = 0.99
+REPROCESS = (
+    "To recover the dropped rows, start a new checkpoint (for a file sink: with a new folder) that "
+    "reads the input again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,16 @@ class Shift:
     before: float | None
     before_max: float | None
     before_s: float = 0.0
+
+    @property
+    def rows_in_words(self) -> str:
+        return "all rows" if self.share >= 1.0 else f"{percent(self.share)} of the rows"
+
+    def in_words(self, now: float) -> str:
+        """since 18:54 (9 of 10; 20 % before)"""
+        before = "" if self.before is None else f"; {percent(self.before)} before"
+        counts = f"{self.part:,.0f} of {self.whole:,.0f}"
+        return f"since {moment(self.since, now)} ({counts}{before})"
 
     def is_jump(self, by: float, times: float = 2.0) -> bool:
         """Higher than ever before, by these points, and by this factor above the usual."""
@@ -52,13 +67,13 @@ def shift(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift 
 def _shift(
     streak: list[Bucket], past: list[Bucket], part: str, whole: str, limits: HealthLimits
 ) -> Shift | None:
-    if _rows(streak, whole) < limits.rows_min:
+    if total(streak, whole) < limits.rows_min:
         return None
-    has_past = _rows(past, whole) >= limits.rows_min
+    has_past = total(past, whole) >= limits.rows_min
     return Shift(
         share=_share(streak, part, whole),
-        part=_rows(streak, part),
-        whole=_rows(streak, whole),
+        part=total(streak, part),
+        whole=total(streak, whole),
         since=streak[0].begin,
         before=_share(past, part, whole) if has_past else None,
         before_max=_highest(past, part, whole, limits.rows_min) if has_past else None,
@@ -66,7 +81,11 @@ def _shift(
     )
 
 
-def full(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift | None:
+def full_or_shift(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift | None:
+    return _full(series, part, whole, limits) or shift(series, part, whole, limits)
+
+
+def _full(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift | None:
     """The newest range in which it is nearly all rows; None if it is missing or too short.
 
     The bucket before it may contain the change: it belongs to neither, if there are others.
@@ -79,7 +98,7 @@ def full(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift |
             break
         begin -= 1
     before = buckets[: max(0, begin - 1)]
-    past = before if _rows(before, whole) >= limits.rows_min else buckets[:begin]
+    past = before if total(before, whole) >= limits.rows_min else buckets[:begin]
     return _shift(buckets[begin:], past, part, whole, limits)
 
 
@@ -88,11 +107,11 @@ def recent(series: Series, whole: str, limits: HealthLimits) -> list[Bucket]:
     buckets = _with_rows(series, whole)
     found: list[Bucket] = []
     for bucket in reversed(buckets):
-        is_enough = _rows(found, whole) >= limits.rows_min
+        is_enough = total(found, whole) >= limits.rows_min
         if is_enough and buckets[-1].end - bucket.begin > limits.window_s:
             break
         found.insert(0, bucket)
-    return found if _rows(found, whole) >= limits.rows_min else []
+    return found if total(found, whole) >= limits.rows_min else []
 
 
 def percent(share: float) -> str:
@@ -107,12 +126,8 @@ def _with_rows(series: Series, whole: str) -> list[Bucket]:
     return [bucket for bucket in series.buckets if bucket.sums.get(whole, 0.0) > 0]
 
 
-def _rows(buckets: list[Bucket], name: str) -> float:
-    return sum(bucket.sums.get(name, 0.0) for bucket in buckets)
-
-
 def _share(buckets: list[Bucket], part: str, whole: str) -> float:
-    return min(1.0, _rows(buckets, part) / max(1.0, _rows(buckets, whole)))
+    return min(1.0, total(buckets, part) / max(1.0, total(buckets, whole)))
 
 
 def _highest(buckets: list[Bucket], part: str, whole: str, rows_min: int) -> float:
@@ -120,7 +135,7 @@ def _highest(buckets: list[Bucket], part: str, whole: str, rows_min: int) -> flo
     highest, held = 0.0, list[Bucket]()
     for bucket in buckets:
         held.append(bucket)
-        if _rows(held, whole) >= rows_min:
+        if total(held, whole) >= rows_min:
             highest = max(highest, _share(held, part, whole))
             held = []
     return highest

@@ -19,11 +19,10 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         slug="source-unanswered",
         what=f"Its source has not answered since {since}: {outage.error}.",
         cause=_cause(outage.error),
-        fix="Start the broker, or correct its address, the network or the firewall between. Then "
-        "nothing needs to be done: the query goes on where it stopped, and what arrived meanwhile "
-        "is read if the topic still keeps it."
+        fix="Start the broker, or correct its address, the network or the firewall. The query then "
+        "continues by itself, and reads what arrived in the meantime if the topic still has it."
         if outage.addresses
-        else "Look whether the system that it reads works and can be reached from this machine.",
+        else "Check that the source system is up and reachable from this machine.",
         since=outage.since,
         where=", ".join(outage.addresses) or outage.source,
     )
@@ -38,4 +37,4 @@ def _cause(error: str) -> str:
         return "The broker hangs, is overloaded, or its listener speaks another protocol (TLS)."
     if "no connection within" in error:
         return "The machine is down, or a firewall drops the packets."
-    return "The system that it reads is down, overloaded, or cannot be reached from here."
+    return "The source system is down, overloaded, or not reachable from here."

@@ -27,7 +27,7 @@ _WHY = {
     ),
     "symmetricHashJoin": (
         "a join of two streams",
-        "Nothing says when a row can no longer find a partner.",
+        "Nothing limits how long a row waits for its match.",
         "Give both sides withWatermark, and the join condition a range of time.",
     ),
 }
@@ -77,8 +77,8 @@ def _operator(
 
 def _is_too_early(window: Sequence[Bucket], limits: HealthLimits) -> bool:
     """Until the watermark has passed this, nothing can be removed."""
-    watermark = window[-1].last.get("event.watermark")
-    return bool(watermark) and window[-1].end - (watermark or 0.0) > limits.state_s / 2
+    watermark = window[-1].last.get("event.watermark") or window[-1].end
+    return window[-1].end - watermark > limits.state_s / 2
 
 
 def _time_left_s(view: RunView, window: Sequence[Bucket], name: str) -> float | None:

@@ -18,8 +18,9 @@ from headrace.health.conditions import (
     watermark_held,
 )
 from headrace.health.run_view import QueryView, RunView
-from headrace.model.findings import Finding
+from headrace.model.findings import Finding, Severity
 from headrace.model.limits import HealthLimits
+from headrace.model.pipeline import Definition
 
 Condition = Callable[[RunView, QueryView, HealthLimits], Iterable[Finding]]
 
@@ -42,8 +43,25 @@ def by_query(view: RunView, limits: HealthLimits) -> dict[str, tuple[Finding, ..
     return {name: findings for name, findings in found.items() if findings}
 
 
+def from_warnings(definition: Definition) -> tuple[Finding, ...]:
+    """The warnings of `check` about a deployed definition."""
+    places = {query.place: query.name for query in definition.queries}
+    return tuple(
+        Finding(
+            slug=str(warning.get("slug")),
+            what=str(warning.get("what")),
+            cause=warning.get("why"),
+            fix=warning.get("fix"),
+            severity=Severity.WARNING.value,
+            query=places.get(str(warning.get("where"))),
+            where=warning.get("where"),
+        )
+        for warning in definition.warnings
+    )
+
+
 def _findings(view: RunView, query: QueryView, limits: HealthLimits) -> tuple[Finding, ...]:
     if query.stopped is not None or query.terminated_at is not None:
         return ()
-    found = [one for condition in CONDITIONS for one in condition(view, query, limits)]
-    return tuple(replace(one, query=one.query or query.name) for one in found)
+    found = [finding for condition in CONDITIONS for finding in condition(view, query, limits)]
+    return tuple(replace(finding, query=finding.query or query.name) for finding in found)

@@ -35,7 +35,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     yield Finding(
         slug="watermark-held",
         what=f"The watermark {stays}, so results wait: nothing has come from {names} since "
-        f"{moment(since, now)}, while other inputs have brought {sum(rows):,.0f} rows.",
+        f"{moment(since, now)}, while other inputs delivered {sum(rows):,.0f} rows.",
         cause="The watermark of a query is that of its slowest input. An input that is idle "
         "holds it back, and with it every window and join that waits for it.",
         fix=f"Find out why {names} is idle. If that is normal, let the source send a record now "

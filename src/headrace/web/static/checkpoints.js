@@ -1,5 +1,5 @@
 // Checkpoints: the last committed and planned batch of each query, size, problems.
-import { api, bytes, h, live, main, number, path, show, table } from "./core.js";
+import { api, bytes, h, live, main, message, number, path, show, table } from "./core.js";
 
 let nextAt = 0;
 live(async () => {
@@ -26,5 +26,5 @@ function status(c) {
   if (c.note) return h("span", { class: "muted" }, c.note);
   if (!c.exists) return h("span", { class: "muted" }, "not started");
   if (!c.problems.length) return h("span", { class: "state good" }, "healthy");
-  return c.problems.map((one) => h("div", {}, h("span", { class: "state bad" }, one.slug), ` ${one.text} `, h("b", {}, one.fix)));
+  return c.problems.map((one) => h("div", {}, h("span", { class: "state bad" }, one.slug), " ", message(one.text), " ", h("b", {}, message(one.fix))));
 }

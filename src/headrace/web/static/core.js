@@ -22,6 +22,9 @@ export function h(tag, props = {}, ...children) {
   return node;
 }
 
+/** The nodes of a message: its parts between backticks are code. */
+export const message = (text) => String(text).split(/`([^`\n]+)`/).map((part, n) => (n % 2 ? h("code", {}, part) : part));
+
 /** Replaces the children of `place` if they differ, without flicker; keeps the focus and open details. */
 export function show(place, ...nodes) {
   const fresh = h("div", {}, ...nodes);
@@ -81,10 +84,10 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
 
 export function problem(error) {
   return h("div", { class: "card bad", role: "alert" },
-    h("b", {}, error.what || error.message),
-    error.why && h("p", {}, error.why),
+    h("b", {}, message(error.what || error.message)),
+    error.why && h("p", {}, message(error.why)),
     error.where && h("p", { class: "small" }, "where: ", h("code", {}, error.where)),
-    error.fix && h("p", {}, h("b", {}, "What to do: "), error.fix));
+    error.fix && h("p", {}, h("b", {}, "What to do: "), message(error.fix)));
 }
 
 // ---- live: the server notifies of a change, then every part of the page is updated

@@ -1,5 +1,5 @@
 // The first screen: is everything healthy, does it keep up, what failed last, and the live results.
-import { ago, api, capacity, cell, h, live, main, ms, notice, number, path, problem, show, span, state } from "./core.js";
+import { ago, api, capacity, cell, h, live, main, message, ms, notice, number, path, problem, show, span, state } from "./core.js";
 import { bars, rates } from "./sparks.js";
 
 live(async () => {
@@ -27,8 +27,8 @@ function headline(seen) {
   return h("div", { class: `card ${seen.headline.level}`, id: "verdict" },
     h("h2", { class: "flush", id: "health" }, seen.headline.text),
     h("p", { id: "last-failure", class: "tight" }, last
-      ? ["Last failure: ", h("a", { href: path("runs", last.failure.run) }, last.name), " ", ago(last.failure.at, seen.at), ": ", last.failure.what,
-        last.failure.fix ? h("span", { class: "muted" }, ` What to do: ${last.failure.fix}`) : ""]
+      ? ["Last failure: ", h("a", { href: path("runs", last.failure.run) }, last.name), " ", ago(last.failure.at, seen.at), ": ", message(last.failure.what),
+        last.failure.fix ? h("span", { class: "muted" }, " What to do: ", message(last.failure.fix)) : ""]
       : "Nothing has failed in the last seven days."));
 }
 
@@ -57,7 +57,7 @@ function card(one, now) {
       h("h2", {}, h("a", { href: path("pipelines", one.name) }, one.name), state(one.state, one.severity),
         one.alerts ? h("a", { class: "state bad", href: "/alerts" }, `${one.alerts} alert${one.alerts === 1 ? "" : "s"}`) : null,
         one.edited ? h("span", { class: "state off", title: "The working tree differs from the deployed version" }, "edited since deploy") : null),
-      h("p", { class: "tight" }, h("span", { class: "why" }, one.why), one.pace ? [" · ", h("b", { class: "pace" }, one.pace)] : ""),
+      h("p", { class: "tight" }, h("span", { class: "why" }, message(one.why)), one.pace ? [" · ", h("b", { class: "pace" }, one.pace)] : ""),
       h("p", { class: "facts small" },
         fact("input", `${number(one.input_rate)} rows/s`),
         one.capacity === null ? null : fact(capacity(), `${number(one.capacity)} rows/s`),
@@ -68,7 +68,7 @@ function card(one, now) {
         isUp ? fact("up", span(Math.max(0, now - one.since))) : null,
         fact("restarts in 24 h", one.restarts_today),
         one.version ? fact("version", [h("code", {}, one.version.slice(0, 8)), one.deployed_by ? ` by ${one.deployed_by}` : "", " ", one.deployed_at ? ago(one.deployed_at, now) : ""]) : null),
-      one.failure ? h("p", { class: "small tight" }, h("span", { class: "muted" }, "last failure "), ago(one.failure.at, now), ": ", h("a", { href: path("runs", one.failure.run) }, one.failure.what)) : null),
+      one.failure ? h("p", { class: "small tight" }, h("span", { class: "muted" }, "last failure "), ago(one.failure.at, now), ": ", h("a", { href: path("runs", one.failure.run) }, message(one.failure.what))) : null),
     rates(one.rates, `input rows per second over the last half hour: ${one.rates.map((p) => `${Math.round(p[1])}${p[3] ? "" : " so far"}`).join(", ")}`));
 }
 

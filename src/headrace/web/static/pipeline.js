@@ -1,5 +1,5 @@
 // One pipeline: its graph, its queries, why a query is slow, and its history.
-import { ago, api, CAPACITY, capacity, choose, chosen, confirm, data, h, live, main, ms, number, path, Problem, problem, refresh, show, span, state, table, timestamp } from "./core.js";
+import { ago, api, CAPACITY, capacity, choose, chosen, confirm, data, h, live, main, message, ms, number, path, Problem, problem, refresh, show, span, state, table, timestamp } from "./core.js";
 import { COLOURS, date, draw, line, linkZoom, TIME_AXIS } from "./charts.js";
 import { draw as graph } from "./graph.js";
 
@@ -36,7 +36,7 @@ function top(seen) {
   return [
     h("div", { class: "row" }, h("h1", {}, one.name), state(one.state), one.edited ? h("span", { class: "state off" }, "edited since deploy") : null,
       h("span", { class: "grow" }), ...actions(seen)),
-    h("p", { id: "why" }, one.why, h("br"), h("span", { class: "muted" }, "Next: "), seen.next),
+    h("p", { id: "why" }, message(one.why), h("br"), h("span", { class: "muted" }, "Next: "), message(seen.next)),
     !seen.supervisor ? h("div", { class: "card busy", role: "alert" }, "The supervisor is not running: nothing is monitored or restarted. ", h("code", {}, "headrace up")) : null,
     ...findings(seen),
     seen.failure ? failure(seen) : null,
@@ -51,20 +51,20 @@ function findings(seen) {
   const all = [...seen.pipeline.queries.flatMap((q) => q.findings || []), ...(seen.pipeline.findings || [])];
   all.sort((a, b) => (a.severity === "problem" ? 0 : 1) - (b.severity === "problem" ? 0 : 1));
   return all.map((one) => h("div", { class: one.severity === "problem" ? "card bad" : "card busy", "data-finding": one.slug },
-    h("b", {}, one.query ? `${one.query}: ` : "", one.what),
-    one.cause ? h("p", {}, h("b", {}, "Likely cause: "), one.cause) : null,
+    h("b", {}, one.query ? `${one.query}: ` : "", message(one.what)),
+    one.cause ? h("p", {}, h("b", {}, "Likely cause: "), message(one.cause)) : null,
     one.where ? h("p", { class: "small" }, "where: ", h("code", {}, one.where)) : null,
-    one.fix ? h("p", {}, h("b", {}, "What to do: "), one.fix) : null));
+    one.fix ? h("p", {}, h("b", {}, "What to do: "), message(one.fix)) : null));
 }
 
 function failure(seen) {
   const error = seen.failure.error || {};
   const isCurrent = ["needs-attention", "waiting"].includes(seen.pipeline.state);
   return h("div", { class: isCurrent ? "card bad" : "card" },
-    h("b", {}, isCurrent ? "" : "Last failure ", isCurrent ? "" : ago(seen.failure.at, seen.at), isCurrent ? "" : ": ", error.what || `The run ended: ${seen.failure.ending}.`),
-    error.why ? h("p", {}, error.why) : null,
+    h("b", {}, isCurrent ? "" : "Last failure ", isCurrent ? "" : ago(seen.failure.at, seen.at), isCurrent ? "" : ": ", message(error.what || `The run ended: ${seen.failure.ending}.`)),
+    error.why ? h("p", {}, message(error.why)) : null,
     error.where ? h("p", { class: "small" }, "where: ", h("code", {}, error.where)) : null,
-    error.fix ? h("p", {}, h("b", {}, "What to do: "), error.fix) : null,
+    error.fix ? h("p", {}, h("b", {}, "What to do: "), message(error.fix)) : null,
     h("a", { href: path("runs", seen.failed_run) }, "Run, log and stack trace"));
 }
 

@@ -1,5 +1,5 @@
 // One run: why it ended, its events, its output with search, and a download of all of it.
-import { api, data, h, live, main, path, show, span, table, timestamp, withProof } from "./core.js";
+import { api, data, h, live, main, message, path, show, span, table, timestamp, withProof } from "./core.js";
 
 const name = data.run;
 const FOLLOWED_MAX = 5000;
@@ -44,11 +44,11 @@ function top(seen) {
 function problems(seen) {
   const found = seen.problems.length ? seen.problems : seen.failure ? [seen.failure] : [];
   const nodes = found.map((one) => h("div", { class: "card bad" },
-    h("b", { id: "what" }, one.what),
+    h("b", { id: "what" }, message(one.what)),
     one.query ? h("p", { class: "small" }, `query ${one.query}${one.batch !== null && one.batch !== undefined ? `, batch ${one.batch}` : ""}`) : null,
-    one.why ? h("p", {}, one.why) : null,
+    one.why ? h("p", {}, message(one.why)) : null,
     one.where ? h("p", {}, "Where: ", h("code", {}, one.where)) : null,
-    one.fix ? h("p", {}, h("b", {}, "What to do: "), one.fix) : null,
+    one.fix ? h("p", {}, h("b", {}, "What to do: "), message(one.fix)) : null,
     one.slug ? h("p", { class: "muted small" }, one.slug) : null));
   if (seen.trace) nodes.push(h("details", { id: "trace" }, h("summary", {}, "Stack trace"), h("pre", {}, seen.trace)));
   return nodes;
