@@ -16,7 +16,7 @@ from headrace.driver.events import EventsFile
 from headrace.driver.queries import Queries
 from headrace.errors import CheckpointError
 from headrace.model.runs import RunSpec
-from headrace.transforms.quarantine import OBSERVED, RAW_BYTES
+from headrace.transforms.record_parser import OBSERVED, RAW_BYTES
 
 pytestmark = pytest.mark.spark
 

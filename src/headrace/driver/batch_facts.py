@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.model.numbers import real
 from headrace.model.progress import PHASES, Phase, Progress, StateOperator
-from headrace.transforms.quarantine import OBSERVED
+from headrace.transforms.record_parser import OBSERVED
 
 AHEAD_S = 600.0  # an event time this far after its batch is more than a clock running fast
 NAME_MAX = 200
