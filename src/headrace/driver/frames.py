@@ -10,18 +10,20 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.config import Settings
 from headrace.connectors.connector import Connector
-from headrace.connectors.files import ddl
+from headrace.connectors.files import ddl, files
 from headrace.define import checks, sql_names
 from headrace.define import graph as graphs
-from headrace.define.graph import SESSION, Graph, GraphNode
-from headrace.driver import plan_analysis, realtime, side_queries, source_detection
+from headrace.define.graph import ASIDE, SESSION, Graph, GraphNode
+from headrace.define.triggers import AvailableNow, every
+from headrace.driver import plan_analysis, realtime, source_detection
 from headrace.errors import DefinitionError, Error
+from headrace.model.limits import QuerySettings
 from headrace.transforms import build_notes
 from headrace.transforms.build_notes import BuildNotes
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.connectors.files import Files
+
+QUARANTINE_EVERY_S = 10.0  # not urgent, and every batch reads the whole input
 
 
 class Frames:
@@ -91,11 +95,11 @@ class Frames:
         sink = node.sink
         if not sink.capabilities.can_read_back:
             raise graphs.unreadable(name, by, node)
-        files = sink.as_files()
+        file_sink = sink.as_files()
         if not self.streaming:
-            return files.read_back_columns(frame) if files else frame
-        if files:
-            sink = _readable(self, files)
+            return file_sink.read_back_columns(frame) if file_sink else frame
+        if file_sink:
+            sink = _readable(self, file_sink)
         if self.accept_gap:
             sink = sink.accepting_gap()
         return sink.read(self.spark, streaming=True, schema=ddl(frame.schema))
@@ -121,31 +125,29 @@ class Frames:
                 sources |= self.sources_of(below)
         return sources
 
-    def streams_below(self, name: str) -> tuple[str, ...]:
-        streams: list[str] = []
+    def queries_below(self, name: str) -> tuple[str, ...]:
+        """The queries whose output this one reads back, directly or through views."""
+        queries: list[str] = []
         for below in self.inputs.get(name, ()):
             is_query = self.nodes[below].kind == "query"
-            streams += [below] if is_query else self.streams_below(below)
-        return tuple(streams)
+            queries += [below] if is_query else self.queries_below(below)
+        return tuple(dict.fromkeys(queries))
 
-    def find_timers(self, name: str) -> list[build_notes.TimerNote]:
-        """The transforms with timers in a query and in its views."""
-        timers = list(self.notes[name].timed) if name in self.notes else []
+    def with_views(self, name: str) -> list[str]:
+        """This definition and the views that it uses, directly or through views."""
+        names = [name]
         for below in self.inputs.get(name, ()):
-            timers += self.find_timers(below) if self.nodes[below].kind == "view" else []
-        return timers
+            names += self.with_views(below) if self.nodes[below].kind == "view" else []
+        return names
 
-    def hidden(self) -> list[GraphNode]:
-        """Adds a query for each transform that quarantines rows."""
+    def add_quarantine_queries(self) -> list[GraphNode]:
+        """One for each transform that quarantines rows. They are known once the views are built."""
         hidden = []
         for name in [name for name in self.notes if name in self.frames]:
+            readers = [self.nodes[q] for q in self.graph.queries if name in self.with_views(q)]
             for number, frame in enumerate(self.notes[name].asides, start=1):
-                node = side_queries.quarantine(
-                    self.nodes[name],
-                    _readers(self, name),
-                    number,
-                    self.graph.pipeline,
-                    self.settings,
+                node = quarantine_query(
+                    self.nodes[name], readers, number, self.graph.pipeline, self.settings
                 )
                 self.nodes[node.name], self.frames[node.name] = node, frame
                 self.inputs[node.name] = self.inputs.get(name, ())
@@ -216,15 +218,27 @@ class Frames:
         return plan_analysis.to_definition_error(exc, node.name, where)
 
 
-def _readers(work: Frames, name: str) -> list[GraphNode]:
-    """The queries that use this definition, directly or through views."""
-    queries = work.graph.queries
-    return [work.nodes[query] for query in queries if name in _used_definitions(work, query)]
-
-
-def _used_definitions(work: Frames, name: str) -> set[str]:
-    views = [below for below in work.inputs.get(name, ()) if work.nodes[below].kind == "view"]
-    return {name}.union(*(_used_definitions(work, view) for view in views))
+def quarantine_query(
+    of: GraphNode, readers: Sequence[GraphNode], number: int, pipeline: str, settings: Settings
+) -> GraphNode:
+    """A hidden query, with a checkpoint, a line in `status`, and settings under
+    [pipelines.P.queries."VIEW.quarantine"]. `number` counts the transforms of one definition.
+    `readers` are the queries that use the definition: if all of them end, so must this one."""
+    suffix = "" if number == 1 else f".{number}"
+    name = f"{of.name}.{ASIDE}{suffix}"
+    own = settings.queries.get(name) or QuerySettings()
+    is_ending = bool(readers) and all(isinstance(r.trigger, AvailableNow) for r in readers)
+    default = AvailableNow() if is_ending else every(QUARANTINE_EVERY_S)
+    return GraphNode(
+        name=name,
+        kind="query",
+        place=of.place,
+        inputs=of.inputs,
+        sink=files(settings.quarantine_path(pipeline, of.name + suffix), "parquet"),
+        trigger=default if own.every is None else every(own.every),
+        checkpoint=settings.checkpoint(pipeline, name),
+        fresh_within_s=own.fresh_within,
+    )
 
 
 def _recognise(work: Frames, node: GraphNode, frame: DataFrame) -> None:

@@ -14,14 +14,13 @@ Invariant: never raises. An unknown age is None, never a guess.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from headrace.checkpoints import source_logs
 from headrace.model import freshness
-from headrace.model.pipeline import Node
 from headrace.model.progress import Progress, SourceProgress
 
 SPREAD = 100  # steps over which a time range is spread evenly
@@ -62,24 +61,6 @@ def sample(
     if known and all(known):
         return freshness.ages_to_json("trigger", rows, _together(known))
     return None
-
-
-def after(nodes: Iterable[Node], inputs: Iterable[str]) -> list[str]:
-    """The queries whose output is read back, also through views: their ages add to this one's."""
-    by_name = {node.name: node for node in nodes}
-    found: dict[str, None] = {}
-    queue, seen = list(inputs), set[str]()
-    while queue:
-        name = queue.pop(0)
-        node = by_name.get(name)
-        if node is None or name in seen:
-            continue
-        seen.add(name)
-        if node.kind == "query":
-            found[name] = None
-        else:
-            queue += node.inputs
-    return list(found)
 
 
 def _together(parts: Sequence[Points]) -> Points:

@@ -27,7 +27,6 @@ from headrace.driver import (
     checkpoint_lock,
     class_archive,
     exit_report,
-    freshness,
     plan_analysis,
     realtime,
     session,
@@ -78,8 +77,7 @@ def run(
     loop = RunLoop(queries, signals, drain, run_dir, is_open=lambda: False)
     for planned, claimed in zip(built.planned, claims, strict=True):
         try:
-            after = freshness.after(built.nodes, planned.query.inputs)
-            start(spark, planned, claimed, queries, after)
+            start(spark, planned, claimed, queries)
         except Exception as exc:  # a border: Spark may refuse a start with anything
             logger.exception("%s could not be started", planned.query.name)
             exit_ = exit_report.from_exception(exc, run_dir)
@@ -279,13 +277,7 @@ def _claim(
     return queries.claim(spark, query.checkpoint, owner)
 
 
-def start(
-    spark: SparkSession,
-    planned: build.PlannedQuery,
-    claimed: Any,
-    queries: Queries,
-    after: list[str],
-) -> None:
+def start(spark: SparkSession, planned: build.PlannedQuery, claimed: Any, queries: Queries) -> None:
     query = planned.query
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
     if claimed is not None:
@@ -301,7 +293,7 @@ def start(
     with realtime.without_adaptive(spark, planned.trigger):
         started = writer.trigger(**planned.trigger.arguments()).start()
     facts: dict[str, Any] = {"guarantee": query.guarantee, "place": query.place}
-    facts |= {"fresh_within_s": query.fresh_within_s, "after": after}
+    facts |= {"fresh_within_s": query.fresh_within_s, "after": planned.after}
     facts["counted"] = planned.count_plan.describe()
     if length_s := batch_length_s(planned.trigger):
         facts["batch_length_s"] = length_s  # it may be silent for this long without a stall
