@@ -79,8 +79,9 @@ class Sampler:
 
     def _report_epochs(self, query: str, epochs: EpochTracker) -> None:
         if update := epochs.poll():
-            facts = self.queries.note_progress(query, progress.from_spark(update.raw))
-            data = {"progress": update.raw, **facts, "epochs": update.epochs}
+            count, raw = update
+            facts = self.queries.note_progress(query, progress.from_spark(raw))
+            data = {"progress": raw, **facts, "epochs": count}
             self.queries.events.tell(EventKind.PROGRESSED, query, data)
 
     def _is_slow(self, query: RunningQuery, is_active: bool, now: float) -> bool:

@@ -118,9 +118,8 @@ class Queries:
         session_id = str(spark._jsparkSession.sessionUUID())
         if session_id not in self._sessions:
             self._sessions.add(session_id)
-            listener.add(
-                spark, self.events, self.note_terminated, self.note_progress, self.note_idle
-            )
+            callbacks = (self.note_terminated, self.note_progress, self.note_idle)
+            listener.add(spark, listener.Listener(self.events, *callbacks))
 
     def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
         self.terminated[run_id] = (error, error_class)
