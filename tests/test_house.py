@@ -38,7 +38,7 @@ BORDERS = {
     "headrace.driver.frames.Frames._from_sql": "Spark may raise anything",
     "headrace.driver.frames.Frames.prepare_frame": "Spark may raise anything",
     "headrace.driver.main._Run._write_exit": "the process must end with its exit code",
-    "headrace.driver.main._Run.to_the_end": "exit.json is always written",
+    "headrace.driver.main._Run._run": "exit.json is always written",
     "headrace.driver.pipeline.run": "Spark may refuse a start with anything",
     "headrace.driver.record_ages.RecordAges.fetch_times": "Spark's bus: at worst no record ages",
     "headrace.driver.run_loop.RunLoop.until_the_end": "py4j raises many things after the JVM ends",

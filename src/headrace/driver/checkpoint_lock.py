@@ -25,9 +25,11 @@ _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length,
 _held: dict[Path, Any] = {}
 
 
-def local_path(checkpoint: str) -> Path | None:
+def local_path(checkpoint: str | None) -> Path | None:
     """The local folder, None for a remote one (s3a://…). As in Hadoop, a `%20` in a `file:` URI is
     part of the name."""
+    if checkpoint is None:
+        return None
     scheme = urlparse(checkpoint).scheme
     if scheme == "file":
         return Path("/" + checkpoint.partition(":")[2].lstrip("/"))

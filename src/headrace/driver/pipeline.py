@@ -71,9 +71,8 @@ def run(
         make_private_folders(mine, _paths(built))
     claims = [_claim(spark, spec, mine, planned, queries) for planned in built.planned]
     # A real-time query reaches a batch boundary only at the end of its long batch.
-    longest_s = max((p.trigger.batch_s for p in built.planned if isinstance(p.trigger, RealTime)),
-                    default=0.0)  # fmt: skip
-    drain = replace(mine.drain, timeout_s=mine.drain.timeout_s + longest_s)
+    batches_s = [p.trigger.batch_s for p in built.planned if isinstance(p.trigger, RealTime)]
+    drain = replace(mine.drain, timeout_s=mine.drain.timeout_s + max(batches_s, default=0.0))
     loop = RunLoop(queries, signals, drain, run_dir, is_open=lambda: False)
     for planned, claimed in zip(built.planned, claims, strict=True):
         try:
@@ -210,15 +209,7 @@ def write_definition(
     queries: tuple[Query, ...],
     warnings: tuple[Mapping[str, Any], ...] = (),
 ) -> None:
-    definition = Definition(
-        pipeline=name,
-        profile=spec.profile,
-        version=spec.version,
-        file=file,
-        nodes=nodes,
-        queries=queries,
-        warnings=warnings,
-    )
+    definition = Definition(name, spec.profile, spec.version, file, nodes, queries, warnings)
     definitions.write(StatePaths(Path(spec.state)), definition)
 
 
@@ -265,8 +256,6 @@ def _claim(
     queries: Queries,
 ) -> Any:
     query = planned.query
-    if query.checkpoint is None:
-        return None
     owner = Claim(
         project=settings.name,
         pipeline=spec.pipeline,
@@ -280,8 +269,7 @@ def _claim(
 def start(spark: SparkSession, planned: build.PlannedQuery, claimed: Any, queries: Queries) -> None:
     query = planned.query
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
-    if claimed is not None:
-        driver_queries.record(str(query.checkpoint), claimed)
+    driver_queries.record(query.checkpoint, claimed)
     writer = planned.sink.attach(
         planned.frame.writeStream, query=query.name, mode=query.mode, checkpoint=query.checkpoint
     )
