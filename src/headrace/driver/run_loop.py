@@ -67,7 +67,8 @@ class RunLoop:
 
     def end_after_failed_start(self, query: str, exit_: Exit) -> Exit:
         """A query did not start: drain those before it."""
-        return self._stop_rest(replace(exit_, query=query), f"{query} could not be started")
+        reason = f"{query} could not be started"
+        return self._stop_rest(replace(exit_, query=query), reason, DRAIN_AFTER_FAILURE_S)
 
     def _first_failed_query(self) -> RunningQuery | None:
         terminated = self.queries.terminated
@@ -82,7 +83,8 @@ class RunLoop:
         return exit_report.from_failed_query(failed, error_class, error, self.run_dir)
 
     def _end_after_query_failure(self, failed: RunningQuery) -> Exit:
-        return self._stop_rest(self._failure(failed), f"{failed.name} failed")
+        reason = f"{failed.name} failed"
+        return self._stop_rest(self._failure(failed), reason, DRAIN_AFTER_FAILURE_S)
 
     def _end_after_script_failure(self, exit_: Exit) -> Exit:
         """Most often a failed query made awaitTermination raise. Then the query is the cause."""
@@ -90,7 +92,7 @@ class RunLoop:
         self._await_termination_events([query.run_id for query in inactive])
         if failed := self._first_failed_query():
             return self._end_after_query_failure(failed)
-        return self._stop_rest(exit_, "the script failed")
+        return self._stop_rest(exit_, "the script failed", DRAIN_AFTER_FAILURE_S)
 
     def _finish(self) -> Exit:
         report = self._report({query.run_id: "ended" for query in self.queries.all()})
@@ -105,9 +107,7 @@ class RunLoop:
         ending, code = (Ending.CUT, 1) if is_cut else (Ending.DRAINED, 0)
         return replace(drained, ending=ending, code=code, at=time.time())
 
-    def _stop_rest(
-        self, exit_: Exit, reason: str, timeout_s: float = DRAIN_AFTER_FAILURE_S
-    ) -> Exit:
+    def _stop_rest(self, exit_: Exit, reason: str, timeout_s: float) -> Exit:
         """Returns `exit_`, with how each query ended."""
         spark = self.queries.spark
         self.queries.is_closed = True
