@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -42,7 +43,7 @@ def sample(
     if rows == 0 or committed_at is None:
         return None
     committed_ms = committed_at * 1000
-    read = [(number, one) for number, one in enumerate(progress.sources) if one.rows > 0]
+    read = [(number, source) for number, source in enumerate(progress.sources) if source.rows > 0]
     arrived = [
         _ages_from_records(written[number], source.rows, committed_ms)
         if number in written
@@ -50,21 +51,17 @@ def sample(
         for number, source in read
     ]
     if arrived and all(arrived):
-        return freshness.ages_to_json("arrival", rows, _together(arrived))
+        return freshness.ages_to_json("arrival", rows, list(chain.from_iterable(arrived)))
     if points := _ages_from_event_time(progress, committed_ms):
         return freshness.ages_to_json("event", rows, points)
     took_ms = committed_ms - (progress.began_at or committed_at) * 1000
     known = [
-        one or _ages_from_rate(source, took_ms)
-        for one, (_, source) in zip(arrived, read, strict=True)
+        ages or _ages_from_rate(source, took_ms)
+        for ages, (_, source) in zip(arrived, read, strict=True)
     ]
     if known and all(known):
-        return freshness.ages_to_json("trigger", rows, _together(known))
+        return freshness.ages_to_json("trigger", rows, list(chain.from_iterable(known)))
     return None
-
-
-def _together(parts: Sequence[Points]) -> Points:
-    return [point for points in parts for point in points]
 
 
 def _ages_from_files(

@@ -68,8 +68,14 @@ def run(
     if signals.should_stop():
         return _drained_exit()
     if spark.sparkContext.master.startswith("local"):  # a cluster may write as another user
-        make_private_folders(mine, _paths(built))
-    claims = [_claim(spark, spec, mine, planned, queries) for planned in built.planned]
+        places = [(q.checkpoint, q.sink.get("path")) for q in built.queries]
+        make_private_folders(mine, [str(path) for place in places for path in place if path])
+    claims = []
+    for planned in built.planned:
+        query = planned.query
+        owner = _owner(mine, spec.pipeline, query.name, planned.sink)
+        owner = replace(owner, fingerprint=dict(query.fingerprint))
+        claims.append(queries.claim(spark, query.checkpoint, owner))
     # A real-time query reaches a batch boundary only at the end of its long batch.
     batches_s = [p.trigger.batch_s for p in built.planned if isinstance(p.trigger, RealTime)]
     drain = replace(mine.drain, timeout_s=mine.drain.timeout_s + max(batches_s, default=0.0))
@@ -218,8 +224,7 @@ def _check_checkpoints(graph: graphs.Graph, settings: config.Settings) -> None:
     problems: list[Error] = []
     for name in graph.queries:
         checkpoint = graph.nodes[name].checkpoint
-        folder = _sink_folder(graph.nodes[name].sink)
-        owner = Claim(settings.name, graph.pipeline, name, sink=folder)
+        owner = _owner(settings, graph.pipeline, name, graph.nodes[name].sink)
         conflict = checkpoint_lock.find_conflict(checkpoint)
         if problem := conflict or driver_queries.unusable(checkpoint, owner):
             problems.append(problem)
@@ -227,15 +232,10 @@ def _check_checkpoints(graph: graphs.Graph, settings: config.Settings) -> None:
         raise together(problems)
 
 
-def _sink_folder(sink: Connector) -> Path | None:
+def _owner(settings: config.Settings, pipeline: str, query: str, sink: Connector) -> Claim:
     files = sink.as_files()
-    return checkpoint_lock.local_path(files.path) if files else None
-
-
-def _paths(built: build.BuiltPipeline) -> list[str]:
-    """The checkpoints and the sinks' paths of its queries."""
-    paths = [path for q in built.queries for path in (q.checkpoint, q.sink.get("path"))]
-    return [str(path) for path in paths if path]
+    folder = checkpoint_lock.local_path(files.path) if files else None
+    return Claim(settings.name, pipeline, query, sink=folder)
 
 
 def make_private_folders(settings: config.Settings, paths: Collection[str]) -> None:
@@ -246,24 +246,6 @@ def make_private_folders(settings: config.Settings, paths: Collection[str]) -> N
         if folder is not None and any(path.startswith(root.rstrip("/") + "/") for path in paths):
             with contextlib.suppress(OSError):  # the first write there reports the reason
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _claim(
-    spark: SparkSession,
-    spec: RunSpec,
-    settings: config.Settings,
-    planned: build.PlannedQuery,
-    queries: Queries,
-) -> Any:
-    query = planned.query
-    owner = Claim(
-        project=settings.name,
-        pipeline=spec.pipeline,
-        query=query.name,
-        sink=_sink_folder(planned.sink),
-        fingerprint=dict(query.fingerprint),
-    )
-    return queries.claim(spark, query.checkpoint, owner)
 
 
 def start(spark: SparkSession, planned: build.PlannedQuery, claimed: Any, queries: Queries) -> None:

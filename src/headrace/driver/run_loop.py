@@ -71,9 +71,8 @@ class RunLoop:
         return self._stop_rest(replace(exit_, query=query), reason, DRAIN_AFTER_FAILURE_S)
 
     def _first_failed_query(self) -> RunningQuery | None:
-        terminated = self.queries.terminated
-        failed = {run_id for run_id, (error, _) in terminated.items() if error is not None}
-        return next((query for query in self.queries.all() if query.run_id in failed), None)
+        terminated, queries = self.queries.terminated, self.queries.all()
+        return next((q for q in queries if terminated.get(q.run_id, (None,))[0] is not None), None)
 
     def _has_every_query_ended(self) -> bool:
         return all(query.run_id in self.queries.terminated for query in self.queries.all())
@@ -95,8 +94,7 @@ class RunLoop:
         return self._stop_rest(exit_, "the script failed", DRAIN_AFTER_FAILURE_S)
 
     def _finish(self) -> Exit:
-        report = self._report({query.run_id: "ended" for query in self.queries.all()})
-        return Exit(Ending.FINISHED, code=0, at=time.time(), queries=report)
+        return Exit(Ending.FINISHED, code=0, at=time.time(), queries=self._report({}))
 
     def _drain(self) -> Exit:
         drained = Exit(Ending.DRAINED, code=0, at=time.time())
@@ -113,25 +111,20 @@ class RunLoop:
         self.queries.is_closed = True
         terminated = self.queries.terminated
         left = [query.query for query in self.queries.all() if query.run_id not in terminated]
-        self.queries.events.tell(
-            EventKind.DRAIN_STARTED, data={"reason": reason, "deadline_s": timeout_s}
-        )
+        data = {"reason": reason, "deadline_s": timeout_s}
+        self.queries.events.tell(EventKind.DRAIN_STARTED, data=data)
         ended: dict[str, str] = {}
         if spark is not None and left:
-            done = drain(
+            ended |= drain(
                 spark,
                 left,
                 timeout_s=timeout_s,
                 is_hurried=self.signals.is_hurried,
                 meanwhile=self._sampler.sample,
             )
-            ended = {run_id: str(how) for run_id, how in done.items()}
         self._await_termination_events(list(ended))
-        for run_id, (error, _) in self.queries.terminated.items():
-            if error is not None:
-                ended[run_id] = "failed"
-            else:
-                ended.setdefault(run_id, "ended")
+        failed = [run_id for run_id, (error, _) in list(terminated.items()) if error is not None]
+        ended |= dict.fromkeys(failed, "failed")
         return replace(exit_, queries=self._report(ended))
 
     def _await_termination_events(self, run_ids: list[str]) -> None:
