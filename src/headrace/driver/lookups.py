@@ -61,7 +61,7 @@ def names(tables: Iterable[tuple[str, str, DataFrame]]) -> dict[int, tuple[str, 
     }
 
 
-def counts(query: Any, batch: int, lookups: tuple[Lookup, ...]) -> dict[str, int]:
+def counts(query: Any, batch: int | None, lookups: tuple[Lookup, ...]) -> dict[str, int]:
     """For each join: rows in, rows dropped, and rows that met an empty table in this batch. Empty
     once the next batch has begun. `query` is the JVM's query object."""
     execution = query.streamingQuery().lastExecution()

@@ -8,6 +8,7 @@ PySpark's classes do the rest: `getOrCreate` adds the listener, the writer's opt
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import logging
@@ -98,7 +99,7 @@ def run(
         script.report_end()
     script.done.set()
     script.settled.wait()
-    interpreter.run_exit_functions()
+    atexit._run_exitfuncs()  # the process ends by `os._exit`, which skips them
     over.set()
     return outcome[0]
 
@@ -145,7 +146,8 @@ def _execute(script: _Script, run_dir: Path) -> Exit | None:
             else:
                 interpreter.show(exc)
             return exit_report.from_exception(exc, run_dir)
-    interpreter.wait_for_threads()
+    # As Python does at exit: end idle thread pools, and wait for non-daemon threads.
+    threading._shutdown()  # type: ignore[attr-defined]
     return None
 
 

@@ -43,7 +43,7 @@ def worker(plan: ParsePlan, added: tuple[str, ...]) -> Callable[[Iterator[Any]],
     """For `mapInArrow`. The last input column is the record. It is replaced by the record if Spark
     has to parse it, a flag, and the parsed fields if `added` has names for them."""
 
-    def opened(batches: Iterator[Any]) -> Iterator[Any]:
+    def parse(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             *kept, raw = batch.columns
             done, fields = read(raw, plan)
@@ -52,7 +52,7 @@ def worker(plan: ParsePlan, added: tuple[str, ...]) -> Callable[[Iterator[Any]],
             columns = [*kept, left, done, *fields]
             yield pa.RecordBatch.from_arrays(columns[: len(names)], names)
 
-    return opened
+    return parse
 
 
 def read(raw: Any, plan: ParsePlan) -> tuple[Any, list[Any]]:
@@ -63,11 +63,11 @@ def read(raw: Any, plan: ParsePlan) -> tuple[Any, list[Any]]:
         return _leave_all(raw, plan)
     fields = []
     for name, kind, is_required in zip(plan.names, plan.kinds, plan.required, strict=True):
-        found, fits = _convert_column(table.column(name).combine_chunks(), kind)
+        column, fits = _convert_column(table.column(name).combine_chunks(), kind)
         done = _both(done, fits)
         if is_required:
-            done = _both(done, found.is_valid())
-        fields.append(found)
+            done = _both(done, column.is_valid())
+        fields.append(column)
     return done, fields
 
 
@@ -128,7 +128,7 @@ def _is_utf8(texts: Any) -> Any:
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([_can_decode(one) for one in texts.cast(pa.binary()).to_pylist()])
+        return pa.array([_can_decode(record) for record in texts.cast(pa.binary()).to_pylist()])
     return pa.repeat(pa.scalar(True), len(texts))
 
 
@@ -153,15 +153,15 @@ def _parse_block(texts: Any, good: Any, plan: ParsePlan) -> tuple[Any, Any]:
     odd: list[int] = []
     begin = 0
     while good.true_count and len(odd) <= max(4, len(texts) * ODD_SHARE):
-        found = _attempt(texts[begin:], good[begin:], plan)
-        if found is None:
+        parsed = _attempt(texts[begin:], good[begin:], plan)
+        if parsed is None:
             return None, good
-        if isinstance(found, int):
-            begin += found + 1
+        if isinstance(parsed, int):
+            begin += parsed + 1
             # After an object with trailing text, Arrow reports the next row.
             odd += [max(0, begin - 2), min(begin - 1, len(texts) - 1)]
         elif begin == 0:
-            return (found, good) if len(found) == len(texts) else (None, good)
+            return (parsed, good) if len(parsed) == len(texts) else (None, good)
         else:
             begin = len(texts)
         if begin > len(texts):
@@ -194,45 +194,45 @@ def _without(good: Any, odd: list[int]) -> Any:
     return pa.array(mask)
 
 
-def _convert_column(found: Any, kind: str) -> tuple[Any, Any]:
+def _convert_column(values: Any, kind: str) -> tuple[Any, Any]:
     """The column in Spark's type, and a flag for values that are right; None if all are."""
     if kind in INTS and INTS[kind] < 64:
         limit = 2 ** (INTS[kind] - 1)
-        tried = _cast(found, kind, pc.and_(pc.less(found, limit), pc.less_equal(-limit, found)))
+        tried = _cast(values, kind, pc.and_(pc.less(values, limit), pc.less_equal(-limit, values)))
     elif kind == "double":
         # Jackson reads -0 as an int, without sign; Arrow keeps the sign.
-        is_signed_zero = pc.equal(pc.divide(1.0, found), float("-inf"))
-        fits = pc.and_(pc.is_finite(found), pc.invert(is_signed_zero))
-        tried = found, pc.fill_null(fits, True)  # null is null
+        is_signed_zero = pc.equal(pc.divide(1.0, values), float("-inf"))
+        fits = pc.and_(pc.is_finite(values), pc.invert(is_signed_zero))
+        tried = values, pc.fill_null(fits, True)  # null is null
     elif kind == "timestamp":
         # Only one timestamp format of Arrow has this length and suffix, which is cheap to check.
         # The regular expression is needed if some values are not timestamps.
-        tried = _cast(found, kind, pc.or_(_has_zone(found, "Z"), _has_zone(found, "+00:00")))
-        tried = tried or _cast(found, kind, pc.match_substring_regex(found, rf"^{_MOMENT}$"))
+        tried = _cast(values, kind, pc.or_(_has_zone(values, "Z"), _has_zone(values, "+00:00")))
+        tried = tried or _cast(values, kind, pc.match_substring_regex(values, rf"^{_MOMENT}$"))
     elif kind == "date":
-        tried = _cast(found, kind, pc.match_substring_regex(found, rf"^{_DAY}$"))
+        tried = _cast(values, kind, pc.match_substring_regex(values, rf"^{_DAY}$"))
     else:
-        tried = found, None
+        tried = values, None
     if tried is None:  # well-formed but invalid, like 30 February: Spark parses the block
-        nothing = pa.repeat(pa.scalar(False), len(found))
-        return pa.nulls(len(found), _arrow_type(kind)), nothing
+        nothing = pa.repeat(pa.scalar(False), len(values))
+        return pa.nulls(len(values), _arrow_type(kind)), nothing
     return tried
 
 
-def _has_zone(found: Any, zone: str) -> Any:
+def _has_zone(values: Any, zone: str) -> Any:
     """Whether it ends with the zone and has the length of zero to six fractional digits."""
-    length = pc.subtract(pc.binary_length(found), len(zone))
+    length = pc.subtract(pc.binary_length(values), len(zone))
     fits = pc.or_(pc.equal(length, 19), pc.and_(pc.less(20, length), pc.less(length, 27)))
-    return pc.and_(fits, pc.ends_with(found, zone))
+    return pc.and_(fits, pc.ends_with(values, zone))
 
 
-def _cast(found: Any, kind: str, fits: Any) -> tuple[Any, Any] | None:
+def _cast(values: Any, kind: str, fits: Any) -> tuple[Any, Any] | None:
     """Null for values that do not fit. None if the others cannot be converted."""
     fits = pc.fill_null(fits, True)
     if fits.true_count < len(fits):
-        found = pc.if_else(fits, found, pa.scalar(None, found.type))
+        values = pc.if_else(fits, values, pa.scalar(None, values.type))
     try:
-        return found.cast(_arrow_type(kind)), fits
+        return values.cast(_arrow_type(kind)), fits
     except pa.ArrowInvalid:
         return None
 
