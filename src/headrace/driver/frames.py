@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,10 +108,8 @@ class Frames:
     def prepare_frame(self, node: GraphNode) -> DataFrame:
         """A query's rows in the form that its sink needs."""
         frame = self.frame(node.name)
-        try:
+        with self._placing_errors(node):
             return node.sink.prepare_frame(frame)
-        except Exception as exc:  # Spark's own, of any kind
-            raise self._to_error(exc, node) from exc
 
     def sources_of(self, name: str) -> dict[str, Connector | None]:
         """Streaming sources of a query by name; None for one that Headrace does not know."""
@@ -173,24 +172,16 @@ class Frames:
         if SESSION in inspect.signature(function).parameters:
             arguments[SESSION] = self.spark
         notes = self.notes[node.name] = _create_notes(self, node)
-        try:
-            with build_notes.taking(notes):
-                return function(**arguments)
-        except Exception as exc:  # a border: the user's code may raise anything
-            raise self._to_error(exc, node) from exc
+        with self._placing_errors(node), build_notes.taking(notes):
+            return function(**arguments)
 
     def _from_sql(self, node: GraphNode, text: str) -> DataFrame:
-        try:
+        with self._placing_errors(node):
             names = sql_names.tables(text, list(self.nodes))
             self.inputs[node.name] = tuple(dict.fromkeys((*node.inputs, *names)))
             for name in names:
                 self.input(name, node).createOrReplaceTempView(name)
             return self.spark.sql(text)
-        except Error as exc:
-            exc.where = exc.where or node.place
-            raise
-        except Exception as exc:  # Spark's own, of any kind
-            raise self._to_error(exc, node) from exc
 
     def _from_connector(self, node: GraphNode, connector: Connector) -> DataFrame:
         connector = connector.resolve_paths(self.settings.project)
@@ -207,15 +198,20 @@ class Frames:
         except Exception as exc:  # Spark's own, of any kind
             raise plan_analysis.to_definition_error(exc, node.name, node.place) from exc
 
-    def _to_error(self, exc: Exception, node: GraphNode) -> Error:
-        where = str(self.graph.collector.innermost(exc.__traceback__) or node.place)
-        if isinstance(exc, Error):
-            exc.where = exc.where or where
-            return exc
-        if missing := plan_analysis.missing_table(exc):
-            sinks = tuple(self.settings.sinks)
-            return graphs.unknown_input(missing, node, self.nodes, where, sinks)
-        return plan_analysis.to_definition_error(exc, node.name, where)
+    @contextmanager
+    def _placing_errors(self, node: GraphNode) -> Iterator[None]:
+        """Raises an exception of Spark or of the user's code as our error, with its place."""
+        try:
+            yield
+        except Exception as exc:  # a border: the user's code may raise anything
+            where = str(self.graph.collector.innermost(exc.__traceback__) or node.place)
+            if isinstance(exc, Error):
+                exc.where = exc.where or where
+                raise
+            if missing := plan_analysis.missing_table(exc):
+                sinks = tuple(self.settings.sinks)
+                raise graphs.unknown_input(missing, node, self.nodes, where, sinks) from exc
+            raise plan_analysis.to_definition_error(exc, node.name, where) from exc
 
 
 def quarantine_query(
