@@ -70,12 +70,7 @@ def run(
     if spark.sparkContext.master.startswith("local"):  # a cluster may write as another user
         places = [(q.checkpoint, q.sink.get("path")) for q in built.queries]
         make_private_folders(mine, [str(path) for place in places for path in place if path])
-    claims = []
-    for planned in built.planned:
-        query = planned.query
-        owner = _owner(mine, spec.pipeline, query.name, planned.sink)
-        owner = replace(owner, fingerprint=dict(query.fingerprint))
-        claims.append(queries.claim(spark, query.checkpoint, owner))
+    claims = [claim(spark, mine, spec.pipeline, planned, queries) for planned in built.planned]
     # A real-time query reaches a batch boundary only at the end of its long batch.
     batches_s = [p.trigger.batch_s for p in built.planned if isinstance(p.trigger, RealTime)]
     drain = replace(mine.drain, timeout_s=mine.drain.timeout_s + max(batches_s, default=0.0))
@@ -246,6 +241,19 @@ def make_private_folders(settings: config.Settings, paths: Collection[str]) -> N
         if folder is not None and any(path.startswith(root.rstrip("/") + "/") for path in paths):
             with contextlib.suppress(OSError):  # the first write there reports the reason
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def claim(
+    spark: SparkSession,
+    settings: config.Settings,
+    pipeline: str,
+    planned: build.PlannedQuery,
+    queries: Queries,
+) -> Any:
+    query = planned.query
+    owner = _owner(settings, pipeline, query.name, planned.sink)
+    owner = replace(owner, fingerprint=dict(query.fingerprint))
+    return queries.claim(spark, query.checkpoint, owner)
 
 
 def start(spark: SparkSession, planned: build.PlannedQuery, claimed: Any, queries: Queries) -> None:

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 AUTO, SPARK, ARROW = "auto", "spark", "arrow"
-_PARSED = {
-    "tinyint", "smallint", "int", "bigint", "double", "boolean", "string", "timestamp", "date",
-}  # fmt: skip
+_NUMBERS = {"tinyint", "smallint", "int", "bigint", "double"}
+_PARSED = _NUMBERS | {"boolean", "string", "timestamp", "date"}
 _KEPT = _PARSED | {"binary", "float", "timestamp_ntz"}
 _NAME = re.compile(r'[^"\\\x00-\x1f\x7f-\U0010ffff]+')  # a key with one JSON spelling
 

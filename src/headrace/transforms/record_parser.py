@@ -143,8 +143,8 @@ class RecordParser:
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType, MapType, StringType
 
-        opened = self._from_json(ArrayType(MapType(StringType(), StringType())))
-        texts = F.get(opened[_RECORD], F.lit(0))
+        as_text = self._from_json(ArrayType(MapType(StringType(), StringType())))
+        texts = F.get(as_text[_RECORD], F.lit(0))
         details = []
         for field in self.schema.fields:
             name, value = field.name, self._field(field)
