@@ -178,9 +178,11 @@ def resolve_path(project: Path, path: str) -> str:
     return os.path.normpath(project / Path(path).expanduser())
 
 
-def local_path(path: str) -> Path | None:
+def local_path(path: str | None) -> Path | None:
     """None for a path on an object store (s3a://…). As in Hadoop, a `%20` in a `file:` URI is part
     of the name."""
+    if path is None:
+        return None
     scheme = urlsplit(path).scheme
     if scheme == "file":
         return Path("/" + path.partition(":")[2].lstrip("/"))

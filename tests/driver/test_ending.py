@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -102,3 +104,18 @@ def test_a_full_heap_is_told_apart_from_a_killed_jvm(run_dir: Path) -> None:
 
     log.write_text("")
     assert exit_report.from_dead_jvm(-9, run_dir).failure == "jvm-died"
+
+
+@pytest.mark.parametrize(("code", "failure"), [(None, None), (-9, "jvm-died")])
+def test_only_a_jvm_that_has_ended_replaces_the_exit(
+    run_dir: Path, code: int | None, failure: str | None
+) -> None:
+    process = SimpleNamespace(poll=lambda: code)
+    spark: Any = SimpleNamespace(
+        sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=process))
+    )
+
+    exit_ = exit_report.if_jvm_died(spark, run_dir)
+
+    assert (exit_.failure if exit_ else None) == failure
+    assert exit_report.if_jvm_died(None, run_dir) is None

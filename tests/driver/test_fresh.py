@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.driver import freshness
-from headrace.model.pipeline import Node
 from headrace.model.progress import from_spark
 
 BEGAN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp() * 1000  # of the trigger; it took 2 s
@@ -194,20 +193,3 @@ def test_nothing_that_spark_could_say_makes_it_fail(body: dict[str, Any]) -> Non
     for told in (body, {**good, **body}):
         sample(told, None)
         sample(told, Path("nowhere"))
-
-
-def node(name: str, kind: str, *inputs: str) -> Node:
-    return Node(name, kind, "p.py:1", inputs)
-
-
-def test_what_is_read_back_is_found_also_through_views() -> None:
-    nodes = [
-        node("raw", "source"),
-        node("history", "query", "logs"),
-        node("logs", "view", "raw"),
-        node("recent", "view", "history", "raw"),
-        node("other", "query", "raw"),
-    ]
-
-    assert freshness.after(nodes, ("recent", "other", "history")) == ["other", "history"]
-    assert freshness.after(nodes, ("logs", "unknown")) == []

@@ -109,7 +109,11 @@ def test_a_streams_committed_output_is_the_input_of_another(spark: Any, folder: 
         folder,
         """
         @hr.stream(to=hr.parquet("data/totals"), mode="append")
-        def totals(orders):
+        def totals(tenfold):
+            return tenfold
+
+        @hr.view
+        def tenfold(orders):
             return orders.select("user", (F.col("amount") * 10).alias("tenfold"))
 
         @hr.stream(to="out")
@@ -118,7 +122,10 @@ def test_a_streams_committed_output_is_the_input_of_another(spark: Any, folder: 
         """,
     )
 
-    assert [p.query.name for p in result.planned] == ["orders", "totals"]
+    assert [(p.query.name, p.after) for p in result.planned] == [
+        ("orders", ()),
+        ("totals", ("orders",)),
+    ]
     assert (folder / "data/out/_spark_metadata").is_dir()
     drained(spark, result)
 

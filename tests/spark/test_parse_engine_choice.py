@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from building import built, drained, problems
 
+from headrace.transforms import build_notes
 from headrace.transforms.build_notes import BuildNotes
-from headrace.transforms.engines import choose
-from headrace.transforms.quarantine import OBSERVED
+from headrace.transforms.parse import parse_json
+from headrace.transforms.record_parser import OBSERVED
 
 pytestmark = pytest.mark.spark
 
@@ -94,11 +95,17 @@ def test_a_view_of_a_query_in_real_time_has_no_python_whoever_asks_first(
     assert engines(built(spark, folder, code)) == {"opened": ("spark",)}
 
 
-def test_a_cluster_has_arrow_only_where_somebody_asks_for_it() -> None:
+@pytest.mark.parametrize(("asked", "used"), [("auto", "spark"), ("arrow", "arrow")])
+def test_a_cluster_uses_arrow_only_if_the_user_asks_for_it(
+    spark: Any, asked: str, used: str
+) -> None:
     elsewhere = BuildNotes(is_from_brokers=True, is_local=False)
+    records = spark.createDataFrame([("{}",)], "value string")
 
-    assert choose("auto", elsewhere, None) == "spark"
-    assert choose("arrow", elsewhere, None) == "arrow"
+    with build_notes.taking(elsewhere):
+        parse_json(records, "id int", quarantine=False, engine=asked)
+
+    assert elsewhere.engines == [used]
 
 
 @pytest.mark.parametrize(

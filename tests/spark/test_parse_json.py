@@ -15,8 +15,7 @@ from headrace.driver import pipeline
 from headrace.driver.events import EventsFile
 from headrace.driver.queries import Queries
 from headrace.errors import CheckpointError
-from headrace.model.runs import RunSpec
-from headrace.transforms.quarantine import OBSERVED, RAW_BYTES
+from headrace.transforms.record_parser import OBSERVED, RAW_BYTES
 
 pytestmark = pytest.mark.spark
 
@@ -223,11 +222,10 @@ def test_a_quarantine_that_does_not_fit_its_checkpoint_is_refused_before_any_sta
     log = Path(hidden.query.sink["path"]) / "_spark_metadata"
     log.mkdir(parents=True)
     (log / "0").write_text("v1")
-    spec = RunSpec("orders-1", "orders", str(folder), str(folder / ".headrace"), "v", "dev", "o.py")
     ours = Queries(spark, EventsFile(folder / "events.jsonl"))
 
     with pytest.raises(CheckpointError) as caught:
-        pipeline._claim(spark, spec, config.load(folder, "dev"), hidden, ours)
+        pipeline.claim(spark, config.load(folder, "dev"), "orders", hidden, ours)
 
     assert caught.value.code == "sink-log-ahead"
     assert str(log.parent) in (caught.value.fix or "")

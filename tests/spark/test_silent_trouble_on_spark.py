@@ -81,7 +81,7 @@ class Staged:
         self.queries.counts = BatchCounts(self.queries.record_ages, rest=0)
         self.queries.attach(spark)
         for planned in built(spark, folder, CODE).planned:
-            pipeline.start(spark, planned, None, self.queries, [])
+            pipeline.start(spark, planned, None, self.queries)
 
     def feed(self, into: str, lines: list[str]) -> None:
         self.fed += 1

@@ -178,7 +178,7 @@ def test_a_pipeline_that_reads_what_there_is_ends_with_every_bad_record_kept(run
             return records.select("id")
         """
     for planned in built(run.spark, run.folder, code).planned:
-        pipeline.start(run.spark, planned, None, run.queries, [])
+        pipeline.start(run.spark, planned, None, run.queries)
     enough = threading.Timer(120, run.signals._count_signal, (15, None))
     enough.start()
 

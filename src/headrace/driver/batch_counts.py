@@ -57,10 +57,8 @@ class BatchCounts:
             return {}
         counts: dict[str, int] = {}
         if plan.lookups and java is not None:
-            batch = -1 if progress.batch is None else progress.batch
-            counts |= self._count_if_due(
-                (query, "lookups"), lambda: lookups.counts(java, batch, plan.lookups)
-            )
+            count = partial(lookups.counts, java, progress.batch, plan.lookups)
+            counts |= self._count_if_due((query, "lookups"), count)
         for point in plan.parsed:
             count = partial(self._count_fields, point, progress, checkpoint)
             counts |= self._count_if_due((query, point.name), count)

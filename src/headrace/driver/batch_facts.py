@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.model.numbers import real
 from headrace.model.progress import PHASES, Phase, Progress, StateOperator
-from headrace.transforms.quarantine import OBSERVED
+from headrace.transforms.record_parser import OBSERVED
 
 AHEAD_S = 600.0  # an event time this far after its batch is more than a clock running fast
 NAME_MAX = 200
@@ -41,21 +41,20 @@ def from_progress(progress: Progress) -> dict[str, Any]:
         "counts": counts,
         "gauges": gauges,
         "sources": [source.description[:NAME_MAX] for source in sources],
-        "operators": [one.name for one in operators],
+        "operators": [operator.name for operator in operators],
     }
 
 
 def _count_state(
     counts: dict[str, float], gauges: dict[str, float], operators: Sequence[StateOperator]
 ) -> None:
-    for place, one in enumerate(operators):
-        counts[f"state.{place}.updated"] = float(one.rows_updated)
-        counts[f"state.{place}.removed"] = float(one.rows_removed)
-        gauges[f"state.{place}.rows"] = float(one.rows or 0)
-        gauges[f"state.{place}.bytes"] = float(one.file_bytes or one.memory_bytes or 0)
-        counts["late"] = counts.get("late", 0.0) + one.rows_late
-        reached = one.rows_late + one.rows_updated
-        counts["late.of"] = counts.get("late.of", 0.0) + reached
+    for number, state in enumerate(operators):
+        counts[f"state.{number}.updated"] = float(state.rows_updated)
+        counts[f"state.{number}.removed"] = float(state.rows_removed)
+        gauges[f"state.{number}.rows"] = float(state.rows or 0)
+        gauges[f"state.{number}.bytes"] = float(state.file_bytes or state.memory_bytes or 0)
+        counts["late"] = counts.get("late", 0.0) + state.rows_late
+        counts["late.of"] = counts.get("late.of", 0.0) + state.rows_late + state.rows_updated
 
 
 def _measure_event_time(

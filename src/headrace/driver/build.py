@@ -35,7 +35,8 @@ class PlannedQuery:
     frame: DataFrame
     sink: Connector
     trigger: triggers.Trigger
-    sources: tuple[Connector | None, ...] = ()
+    sources: tuple[Connector | None, ...]
+    after: tuple[str, ...]  # the queries whose output it reads back: their ages add to its own
     count_plan: CountPlan = NOTHING
 
 
@@ -95,14 +96,14 @@ def _plan_all(work: Frames) -> BuiltPipeline:
     # Real time first: a view is built for the first query that uses it, and views of real-time
     # queries must not run Python.
     plan(sorted(queries, key=lambda node: not realtime.is_candidate(node)))
-    queries += work.hidden()  # known once the views are built
-    plan(queries[len(work.graph.queries) :])
+    hidden = work.add_quarantine_queries()
+    plan(hidden)
     if problems:
         # Two queries over one bad view raise the same error.
         raise together(list({id(p): p for p in problems}.values()))
-    names = [node.name for node in queries]
+    names = [node.name for node in (*queries, *hidden)]
     planned.sort(key=lambda p: names.index(p.query.name))
-    order = in_order({p.query.name: work.streams_below(p.query.name) for p in planned})
+    order = in_order({p.query.name: p.after for p in planned})
     planned.sort(key=lambda p: order.index(p.query.name))
     if work.streaming and work.prepare:
         plans = count_plan.plan_pipeline_counts(work, _countable(planned, work.graph.queries))
@@ -150,7 +151,8 @@ def _plan_query(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]
         )
     problems += [
         problem
-        for timer in work.find_timers(node.name)
+        for name in work.with_views(node.name)
+        for timer in (work.notes[name].timed if name in work.notes else ())
         if (problem := checks.timer_problem(node, timer.transform, timer.limit_s, trigger))
     ]
     if work.streaming:
@@ -184,7 +186,8 @@ def _plan_query(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]
         if work.streaming
         else {},
     )
-    return PlannedQuery(query, frame, node.sink, trigger, tuple(sources.values()))
+    after = work.queries_below(node.name)
+    return PlannedQuery(query, frame, node.sink, trigger, tuple(sources.values()), after)
 
 
 def _fields(work: Frames, connector: Connector) -> dict[str, Any]:
@@ -199,8 +202,8 @@ def _fields(work: Frames, connector: Connector) -> dict[str, Any]:
 def _nodes(work: Frames) -> list[Node]:
     """Every node that a query uses."""
     nodes = []
-    for name, frame in work.frames.items():
-        node = work.nodes[name]
+    for name in (*work.frames, *sorted(work.recognised.difference(work.frames))):
+        node, frame = work.nodes[name], work.frames.get(name)
         connector = node.sink if node.kind == "query" else work.connectors.get(name)
         nodes.append(
             Node(
@@ -209,17 +212,12 @@ def _nodes(work: Frames) -> list[Node]:
                 place=node.place,
                 inputs=work.inputs.get(name, ()),
                 connector=_fields(work, connector) if connector else None,
-                schema=ddl(frame.schema),
-                streaming=frame.isStreaming,
+                schema=ddl(frame.schema) if frame is not None else None,
+                streaming=frame.isStreaming if frame is not None else True,
                 engines=tuple(work.notes[name].engines) if name in work.notes else (),
                 is_declared=name not in work.recognised,
             )
         )
-    for name in sorted(work.recognised.difference(work.frames)):
-        connector = work.nodes[name].connector
-        fields = _fields(work, connector) if connector else None
-        place = work.nodes[name].place
-        nodes.append(Node(name, "source", place, connector=fields, is_declared=False))
     return nodes
 
 

@@ -84,7 +84,8 @@ def plan_script_counts(frame: DataFrame, place: str) -> CountPlan:
 
 def _find_parse_points(work: Frames, query: str) -> Iterator[ParsePoint]:
     """The `parse_json` calls of a query and of its views."""
-    for name in _query_and_views(work, query):
+    # A hidden query counts as the definition that it belongs to.
+    for name in work.with_views(query.partition(f".{ASIDE}")[0]):
         notes = work.notes[name].opened if name in work.notes else []
         for number, note in enumerate(notes, start=1):
             point = parse_points.by_parse_json(
@@ -95,11 +96,3 @@ def _find_parse_points(work: Frames, query: str) -> Iterator[ParsePoint]:
             )
             if point is not None:
                 yield point
-
-
-def _query_and_views(work: Frames, name: str) -> list[str]:
-    """The query and its views. A hidden query counts as the definition that it belongs to."""
-    names = [name.partition(f".{ASIDE}")[0]]
-    for below in work.inputs.get(name, ()):
-        names += _query_and_views(work, below) if work.nodes[below].kind == "view" else []
-    return names

@@ -75,10 +75,8 @@ def _is_between_batches(thread: Any) -> bool:
         return True
     frames = thread.getStackTrace()
     # Outermost frame first: the method is among the first dozen.
-    for index in range(len(frames) - 1, -1, -1):
-        if frames[index].getMethodName() in IN_A_BATCH:
-            return False
-    return True
+    order = range(len(frames) - 1, -1, -1)
+    return all(frames[index].getMethodName() not in IN_A_BATCH for index in order)
 
 
 def _stop(queries: Sequence[StreamingQuery]) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoints import positions
@@ -19,12 +18,6 @@ from headrace.model.progress import epoch_to_spark, source_to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
-
-
-@dataclass(frozen=True, slots=True)
-class EpochUpdate:
-    epochs: int  # committed since the last update
-    raw: Mapping[str, Any]  # in the form of Spark's progress object
 
 
 def from_query(query: StreamingQuery) -> EpochTracker | None:
@@ -47,8 +40,8 @@ class EpochTracker:
         self.last = self._last_committed_epoch()
         self._offset = None if self.last is None else self._offset_at(self.last)
 
-    def poll(self) -> EpochUpdate | None:
-        """The epochs committed since the last call, if any."""
+    def poll(self) -> tuple[int, dict[str, Any]] | None:
+        """The number of epochs committed since the last call, and their progress. None if 0."""
         from py4j.protocol import Py4JError
 
         with contextlib.suppress(Py4JError):  # the log is unreachable for now, or the query ends
@@ -57,7 +50,7 @@ class EpochTracker:
                 return self._update(epoch, self._offset_at(epoch))
         return None
 
-    def _update(self, epoch: int, offset: Any) -> EpochUpdate:
+    def _update(self, epoch: int, offset: Any) -> tuple[int, dict[str, Any]]:
         before = self._first_offset() if self._offset is None else self._offset
         rows, now = rows_between(before, offset), time.monotonic()
         rate = round(rows / max(now - self._updated_at, 0.001), 1)
@@ -65,7 +58,7 @@ class EpochTracker:
         self.last, self._offset, self._updated_at = epoch, offset, now
         raw = epoch_to_spark(*self._ids, epoch, rows, rate)
         raw["sources"] = [source_to_spark(self._source_description(), before, offset, rows, rate)]
-        return EpochUpdate(count, raw)
+        return count, raw
 
     def _last_committed_epoch(self) -> int | None:
         epoch = self._execution.commitLog().getLatestBatchId()

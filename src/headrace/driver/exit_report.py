@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace import secrets
+from headrace.driver import session
 from headrace.driver.input_files import InputLoss
 from headrace.driver.queries import RunningQuery
 from headrace.errors import Error, each_of
@@ -16,24 +17,26 @@ from headrace.failures.classifier import Classification, FailureText, classify
 from headrace.failures.redaction import redact
 from headrace.model.runs import Ending, Exit, pipeline_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 CAUSES_MAX = 20
 TRACE_NAME = "trace.txt"
 
 
 def from_error(exc: Error, run_dir: Path) -> Exit:
-    """One of our own errors stopped the run at its start.
-
-    If all problems have a transient cause, such as a database that is down, the run is retried like
-    any failure of that kind.
-    """
+    """One of our own errors stopped the run at its start. The run is retried if all problems have a
+    transient cause, such as a database that is down."""
     problems = each_of(exc)
-    worst = max((p.exit_code for p in problems), default=exc.exit_code)
     transient = [_classify_cause(problem) for problem in problems]
     verdict = transient[0] if all(transient) else None
-    redacted = tuple(_redact_problem(problem) for problem in problems)
+    redacted = tuple(
+        {name: _clean(text) if text else text for name, text in problem.as_dict().items()}
+        for problem in problems
+    )
     return Exit(
         ending=Ending.REFUSED,
-        code=worst,
+        code=max((p.exit_code for p in problems), default=exc.exit_code),
         at=time.time(),
         error=redacted[0] if len(redacted) == 1 else exc.as_dict(),
         problems=redacted,
@@ -54,10 +57,6 @@ def _classify_cause(problem: Error) -> Classification | None:
     return verdict if verdict.kind in (FailureKind.RETRY, FailureKind.RETRY_THEN_HUMAN) else None
 
 
-def _redact_problem(problem: Error) -> dict[str, str | None]:
-    return {name: _clean(text) if text else text for name, text in problem.as_dict().items()}
-
-
 def _python_text(exc: BaseException) -> FailureText:
     causes = tuple((type(e).__name__, str(e)) for e in _python_causes(exc))
     return FailureText(error_class=None, causes=causes, trace=_python_trace(exc))
@@ -76,8 +75,8 @@ def from_failed_query(
     """A query failed. PySpark only says STREAM_FAILED, so the causes come from the JVM."""
     failure = query.query._jsq.exception()
     causes, trace = ((), "") if failure.isEmpty() else java_causes(failure.get())
-    if error_class is None and error:
-        trace = trace or error
+    if error_class is None:
+        trace = trace or error or ""
     text = FailureText(error_class=error_class, causes=causes, trace=trace)
     return _exit_from_failure(text, run_dir, query=query.name, batch=query.batch_in_doubt())
 
@@ -99,6 +98,12 @@ def from_input_loss(loss: InputLoss, run_dir: Path) -> Exit:
     causes = (("headrace.InputVanished", f"{files}: {loss.files[0] if loss.files else ''}"),)
     text = FailureText(None, causes, f"{files} vanished before they were read:\n{named}\n")
     return _exit_from_failure(text, run_dir, query=loss.query, batch=loss.batch)
+
+
+def if_jvm_died(spark: SparkSession | None, run_dir: Path, within_s: float = 0.0) -> Exit | None:
+    if spark is None or not session.is_jvm_gone(spark, within_s):
+        return None
+    return from_dead_jvm(session.jvm_process(spark).poll(), run_dir)
 
 
 def from_dead_jvm(code: int | None, run_dir: Path) -> Exit:

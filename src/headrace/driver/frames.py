@@ -10,18 +10,21 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.config import Settings
 from headrace.connectors.connector import Connector
-from headrace.connectors.files import ddl
+from headrace.connectors.files import ddl, files
 from headrace.define import checks, sql_names
 from headrace.define import graph as graphs
-from headrace.define.graph import SESSION, Graph, GraphNode
-from headrace.driver import plan_analysis, realtime, side_queries, source_detection
+from headrace.define.graph import ASIDE, SESSION, Graph, GraphNode
+from headrace.define.triggers import AvailableNow, every
+from headrace.driver import plan_analysis, realtime, source_detection
 from headrace.errors import DefinitionError, Error
+from headrace.model.limits import QuerySettings
 from headrace.transforms import build_notes
 from headrace.transforms.build_notes import BuildNotes
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.connectors.files import Files
+
+QUARANTINE_EVERY_S = 10.0  # not urgent, and every batch reads the whole input
 
 
 class Frames:
@@ -91,11 +96,11 @@ class Frames:
         sink = node.sink
         if not sink.capabilities.can_read_back:
             raise graphs.unreadable(name, by, node)
-        files = sink.as_files()
+        file_sink = sink.as_files()
         if not self.streaming:
-            return files.read_back_columns(frame) if files else frame
-        if files:
-            sink = _readable(self, files)
+            return file_sink.read_back_columns(frame) if file_sink else frame
+        if file_sink:
+            sink = _readable(self, file_sink)
         if self.accept_gap:
             sink = sink.accepting_gap()
         return sink.read(self.spark, streaming=True, schema=ddl(frame.schema))
@@ -103,10 +108,8 @@ class Frames:
     def prepare_frame(self, node: GraphNode) -> DataFrame:
         """A query's rows in the form that its sink needs."""
         frame = self.frame(node.name)
-        try:
+        with self._placing_errors(node):
             return node.sink.prepare_frame(frame)
-        except Exception as exc:  # Spark's own, of any kind
-            raise self._to_error(exc, node) from exc
 
     def sources_of(self, name: str) -> dict[str, Connector | None]:
         """Streaming sources of a query by name; None for one that Headrace does not know."""
@@ -121,31 +124,29 @@ class Frames:
                 sources |= self.sources_of(below)
         return sources
 
-    def streams_below(self, name: str) -> tuple[str, ...]:
-        streams: list[str] = []
+    def queries_below(self, name: str) -> tuple[str, ...]:
+        """The queries whose output this one reads back, directly or through views."""
+        queries: list[str] = []
         for below in self.inputs.get(name, ()):
             is_query = self.nodes[below].kind == "query"
-            streams += [below] if is_query else self.streams_below(below)
-        return tuple(streams)
+            queries += [below] if is_query else self.queries_below(below)
+        return tuple(dict.fromkeys(queries))
 
-    def find_timers(self, name: str) -> list[build_notes.TimerNote]:
-        """The transforms with timers in a query and in its views."""
-        timers = list(self.notes[name].timed) if name in self.notes else []
+    def with_views(self, name: str) -> list[str]:
+        """This definition and the views that it uses, directly or through views."""
+        names = [name]
         for below in self.inputs.get(name, ()):
-            timers += self.find_timers(below) if self.nodes[below].kind == "view" else []
-        return timers
+            names += self.with_views(below) if self.nodes[below].kind == "view" else []
+        return names
 
-    def hidden(self) -> list[GraphNode]:
-        """Adds a query for each transform that quarantines rows."""
+    def add_quarantine_queries(self) -> list[GraphNode]:
+        """One for each transform that quarantines rows. They are known once the views are built."""
         hidden = []
         for name in [name for name in self.notes if name in self.frames]:
+            readers = [self.nodes[q] for q in self.graph.queries if name in self.with_views(q)]
             for number, frame in enumerate(self.notes[name].asides, start=1):
-                node = side_queries.quarantine(
-                    self.nodes[name],
-                    _readers(self, name),
-                    number,
-                    self.graph.pipeline,
-                    self.settings,
+                node = quarantine_query(
+                    self.nodes[name], readers, number, self.graph.pipeline, self.settings
                 )
                 self.nodes[node.name], self.frames[node.name] = node, frame
                 self.inputs[node.name] = self.inputs.get(name, ())
@@ -171,24 +172,16 @@ class Frames:
         if SESSION in inspect.signature(function).parameters:
             arguments[SESSION] = self.spark
         notes = self.notes[node.name] = _create_notes(self, node)
-        try:
-            with build_notes.taking(notes):
-                return function(**arguments)
-        except Exception as exc:  # a border: the user's code may raise anything
-            raise self._to_error(exc, node) from exc
+        with self._placing_errors(node), build_notes.taking(notes):
+            return function(**arguments)
 
     def _from_sql(self, node: GraphNode, text: str) -> DataFrame:
-        try:
+        with self._placing_errors(node):
             names = sql_names.tables(text, list(self.nodes))
             self.inputs[node.name] = tuple(dict.fromkeys((*node.inputs, *names)))
             for name in names:
                 self.input(name, node).createOrReplaceTempView(name)
             return self.spark.sql(text)
-        except Error as exc:
-            exc.where = exc.where or node.place
-            raise
-        except Exception as exc:  # Spark's own, of any kind
-            raise self._to_error(exc, node) from exc
 
     def _from_connector(self, node: GraphNode, connector: Connector) -> DataFrame:
         connector = connector.resolve_paths(self.settings.project)
@@ -205,26 +198,43 @@ class Frames:
         except Exception as exc:  # Spark's own, of any kind
             raise plan_analysis.to_definition_error(exc, node.name, node.place) from exc
 
-    def _to_error(self, exc: Exception, node: GraphNode) -> Error:
-        where = str(self.graph.collector.innermost(exc.__traceback__) or node.place)
-        if isinstance(exc, Error):
-            exc.where = exc.where or where
-            return exc
-        if missing := plan_analysis.missing_table(exc):
-            sinks = tuple(self.settings.sinks)
-            return graphs.unknown_input(missing, node, self.nodes, where, sinks)
-        return plan_analysis.to_definition_error(exc, node.name, where)
+    @contextmanager
+    def _placing_errors(self, node: GraphNode) -> Iterator[None]:
+        """Raises an exception of Spark or of the user's code as our error, with its place."""
+        try:
+            yield
+        except Exception as exc:  # a border: the user's code may raise anything
+            where = str(self.graph.collector.innermost(exc.__traceback__) or node.place)
+            if isinstance(exc, Error):
+                exc.where = exc.where or where
+                raise
+            if missing := plan_analysis.missing_table(exc):
+                sinks = tuple(self.settings.sinks)
+                raise graphs.unknown_input(missing, node, self.nodes, where, sinks) from exc
+            raise plan_analysis.to_definition_error(exc, node.name, where) from exc
 
 
-def _readers(work: Frames, name: str) -> list[GraphNode]:
-    """The queries that use this definition, directly or through views."""
-    queries = work.graph.queries
-    return [work.nodes[query] for query in queries if name in _used_definitions(work, query)]
-
-
-def _used_definitions(work: Frames, name: str) -> set[str]:
-    views = [below for below in work.inputs.get(name, ()) if work.nodes[below].kind == "view"]
-    return {name}.union(*(_used_definitions(work, view) for view in views))
+def quarantine_query(
+    of: GraphNode, readers: Sequence[GraphNode], number: int, pipeline: str, settings: Settings
+) -> GraphNode:
+    """A hidden query, with a checkpoint, a line in `status`, and settings under
+    [pipelines.P.queries."VIEW.quarantine"]. `number` counts the transforms of one definition.
+    `readers` are the queries that use the definition: if all of them end, so must this one."""
+    suffix = "" if number == 1 else f".{number}"
+    name = f"{of.name}.{ASIDE}{suffix}"
+    own = settings.queries.get(name) or QuerySettings()
+    is_ending = bool(readers) and all(isinstance(r.trigger, AvailableNow) for r in readers)
+    default = AvailableNow() if is_ending else every(QUARANTINE_EVERY_S)
+    return GraphNode(
+        name=name,
+        kind="query",
+        place=of.place,
+        inputs=of.inputs,
+        sink=files(settings.quarantine_path(pipeline, of.name + suffix), "parquet"),
+        trigger=default if own.every is None else every(own.every),
+        checkpoint=settings.checkpoint(pipeline, name),
+        fresh_within_s=own.fresh_within,
+    )
 
 
 def _recognise(work: Frames, node: GraphNode, frame: DataFrame) -> None:

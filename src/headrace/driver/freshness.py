@@ -14,14 +14,14 @@ Invariant: never raises. An unknown age is None, never a guess.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from headrace.checkpoints import source_logs
 from headrace.model import freshness
-from headrace.model.pipeline import Node
 from headrace.model.progress import Progress, SourceProgress
 
 SPREAD = 100  # steps over which a time range is spread evenly
@@ -43,7 +43,7 @@ def sample(
     if rows == 0 or committed_at is None:
         return None
     committed_ms = committed_at * 1000
-    read = [(number, one) for number, one in enumerate(progress.sources) if one.rows > 0]
+    read = [(number, source) for number, source in enumerate(progress.sources) if source.rows > 0]
     arrived = [
         _ages_from_records(written[number], source.rows, committed_ms)
         if number in written
@@ -51,39 +51,17 @@ def sample(
         for number, source in read
     ]
     if arrived and all(arrived):
-        return freshness.ages_to_json("arrival", rows, _together(arrived))
+        return freshness.ages_to_json("arrival", rows, list(chain.from_iterable(arrived)))
     if points := _ages_from_event_time(progress, committed_ms):
         return freshness.ages_to_json("event", rows, points)
     took_ms = committed_ms - (progress.began_at or committed_at) * 1000
     known = [
-        one or _ages_from_rate(source, took_ms)
-        for one, (_, source) in zip(arrived, read, strict=True)
+        ages or _ages_from_rate(source, took_ms)
+        for ages, (_, source) in zip(arrived, read, strict=True)
     ]
     if known and all(known):
-        return freshness.ages_to_json("trigger", rows, _together(known))
+        return freshness.ages_to_json("trigger", rows, list(chain.from_iterable(known)))
     return None
-
-
-def after(nodes: Iterable[Node], inputs: Iterable[str]) -> list[str]:
-    """The queries whose output is read back, also through views: their ages add to this one's."""
-    by_name = {node.name: node for node in nodes}
-    found: dict[str, None] = {}
-    queue, seen = list(inputs), set[str]()
-    while queue:
-        name = queue.pop(0)
-        node = by_name.get(name)
-        if node is None or name in seen:
-            continue
-        seen.add(name)
-        if node.kind == "query":
-            found[name] = None
-        else:
-            queue += node.inputs
-    return list(found)
-
-
-def _together(parts: Sequence[Points]) -> Points:
-    return [point for points in parts for point in points]
 
 
 def _ages_from_files(

@@ -49,11 +49,11 @@ class Sampler:
         if now - self._sampled_at < EVERY_S:
             return False
         self._sampled_at = now
-        statuses = {query.name: self._status(query, now) for query in self.queries.all()}
+        statuses: dict[str, Any] = {}
         for query in self.queries.all():
-            if status := statuses.get(query.name):
-                heard_at = self.queries.heard_at.get(query.run_id)
-                self.queries.outages.check(query.name, status, heard_at, now)
+            status = statuses[query.name] = self._status(query, now)
+            heard_at = self.queries.heard_at.get(query.run_id)
+            self.queries.outages.check(query.name, status, heard_at, now)
         if statuses == self._last and now - self._written_at < AT_LEAST_EVERY_S:
             return True
         self._last, self._written_at = statuses, now
@@ -79,8 +79,9 @@ class Sampler:
 
     def _report_epochs(self, query: str, epochs: EpochTracker) -> None:
         if update := epochs.poll():
-            facts = self.queries.note_progress(query, progress.from_spark(update.raw))
-            data = {"progress": update.raw, **facts, "epochs": update.epochs}
+            count, raw = update
+            facts = self.queries.note_progress(query, progress.from_spark(raw))
+            data = {"progress": raw, **facts, "epochs": count}
             self.queries.events.tell(EventKind.PROGRESSED, query, data)
 
     def _is_slow(self, query: RunningQuery, is_active: bool, now: float) -> bool:

@@ -25,7 +25,7 @@ from headrace.connectors.connector import Connector
 from headrace.connectors.files import STOP
 from headrace.driver.plan_analysis import class_of, each
 from headrace.model.changed_files import FILES_NAMED
-from headrace.model.progress import Progress
+from headrace.model.progress import Progress, SourceProgress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -40,13 +40,7 @@ class InputLoss:
     query: str
     batch: int
     count: int
-    files: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _VanishedFiles:
-    count: int = 0
-    files: tuple[str, ...] = ()
+    files: list[str]
 
 
 @dataclass(slots=True)
@@ -56,7 +50,8 @@ class InputFiles:
     loss: InputLoss | None = None
     _stopping: set[str] = field(default_factory=set)  # queries that stop when a file vanishes
     _not_cleaned: set[str] = field(default_factory=set)  # queries without cleanSource
-    _seen: dict[str, dict[int, _VanishedFiles]] = field(default_factory=dict)  # by run id and batch
+    # By run id and batch: the number of missing files, and the first of them.
+    _seen: dict[str, dict[int, tuple[int, list[str]]]] = field(default_factory=dict)
     _without_files: set[str] = field(default_factory=set)  # run ids of queries without file sources
 
     def note(self, query: str, read: Iterable[Connector | None]) -> None:
@@ -88,34 +83,34 @@ class InputFiles:
     ) -> dict[str, Any] | None:
         """The data of an `inputs_changed` event for a committed batch, None without changes."""
         run_id, batch = progress.run_id, progress.batch
-        read = _file_sources(progress)
-        if not read or batch is None:
+        if batch is None or not any(map(_is_file_source, progress.sources)):
             self._without_files.add(run_id)
             return None
         seen = self._seen.get(run_id, {})
         gone = seen.get(batch)
         for old in [number for number in list(seen) if number <= batch]:
             seen.pop(old, None)
-        absent, rewritten = _compare_with_disk(read, checkpoint) if checkpoint else ([], [])
+        absent, rewritten = _compare_with_disk(progress, checkpoint) if checkpoint else ([], [])
         if gone is None:
             missed = absent if query in self._not_cleaned else []
-            gone = _VanishedFiles(len(missed), tuple(missed[:FILES_NAMED]))
-        if gone.count and query in self._stopping and self.loss is None:
-            self.loss = InputLoss(query, batch, gone.count, gone.files)
-        if not gone.count and not rewritten:
+            gone = len(missed), missed[:FILES_NAMED]
+        count, files = gone
+        if count and query in self._stopping and self.loss is None:
+            self.loss = InputLoss(query, batch, count, files)
+        if not count and not rewritten:
             return None
         return {
             "batch": batch,
-            "vanished": gone.count,
-            "vanished_files": list(gone.files),
+            "vanished": count,
+            "vanished_files": files,
             "rewritten": len(rewritten),
             "rewritten_files": rewritten[:FILES_NAMED],
         }
 
 
-def _find_missing_files(execution: Any) -> _VanishedFiles:
+def _find_missing_files(execution: Any) -> tuple[int, list[str]]:
     """Reads only counts from the JVM, and a few names if files are missing."""
-    count, files = 0, []
+    count, files = 0, list[str]()
     for leaf in each(execution.logical().collectLeaves()):
         if class_of(leaf) != "LogicalRelation" or not leaf.isStreaming():
             continue
@@ -127,28 +122,20 @@ def _find_missing_files(execution: Any) -> _VanishedFiles:
             missing = requested.filterNot(existing.keySet())
             count += missing.size()
             files += str(missing.take(FILES_NAMED).mkString("\n")).splitlines()
-    return _VanishedFiles(count, tuple(path.removeprefix("file:") for path in files[:FILES_NAMED]))
+    return count, [path.removeprefix("file:") for path in files[:FILES_NAMED]]
 
 
-def _file_sources(progress: Progress) -> list[tuple[int, int, int]]:
-    """Number of the source, its last log entry before the batch, and its last one in the batch."""
-    return [
-        (number, _or_none_yet(source.start_entry), _or_none_yet(source.end_entry))
-        for number, source in enumerate(progress.sources)
-        if source.description.startswith(FILE_SOURCE)
-    ]
+def _is_file_source(source: SourceProgress) -> bool:
+    return source.description.startswith(FILE_SOURCE)
 
 
-def _or_none_yet(entry: int | None) -> int:
-    return -1 if entry is None else entry
-
-
-def _compare_with_disk(
-    read: Iterable[tuple[int, int, int]], checkpoint: Path
-) -> tuple[list[str], list[str]]:
+def _compare_with_disk(progress: Progress, checkpoint: Path) -> tuple[list[str], list[str]]:
     """Local files that are gone, and those with another modification time than listed."""
     absent, rewritten = [], []
-    for number, before, upto in read:
+    for number, source in enumerate(progress.sources):
+        if not _is_file_source(source):
+            continue
+        before, upto = (-1 if e is None else e for e in (source.start_entry, source.end_entry))
         for file in source_logs.listed_files(checkpoint, number, before, upto):
             path = _local(file.path)
             try:

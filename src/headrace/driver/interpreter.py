@@ -1,14 +1,12 @@
-"""Runs a script as the Python interpreter would: `__main__`, arguments, tracebacks, exit functions.
+"""Runs a script as the Python interpreter would: `__main__`, arguments, tracebacks.
 
 Used by `script`. The script must not notice that Headrace runs it.
 """
 
 from __future__ import annotations
 
-import atexit
 import builtins
 import sys
-import threading
 import types
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
@@ -34,11 +32,6 @@ def execute(copy: Path, original: Path, args: Sequence[str]) -> None:
     exec(code, module.__dict__)  # noqa: S102 (this is what running a script means)
 
 
-def wait_for_threads() -> None:
-    """As Python does at exit: ends idle thread pools, and waits for non-daemon threads."""
-    threading._shutdown()  # type: ignore[attr-defined]
-
-
 def show(exc: BaseException) -> None:
     """Print an uncaught exception as Python does, without the frames of Headrace."""
     if isinstance(exc, SystemExit):
@@ -49,11 +42,6 @@ def show(exc: BaseException) -> None:
     while trace is not None and trace.tb_frame.f_globals.get("__name__") in _OURS:
         trace = trace.tb_next
     sys.excepthook(type(exc), exc.with_traceback(trace), trace)
-
-
-def run_exit_functions() -> None:
-    """Run the `atexit` functions: the process ends by `os._exit`, which skips them."""
-    atexit._run_exitfuncs()
 
 
 _OURS = {__name__, "headrace.driver.script"}

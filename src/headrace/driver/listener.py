@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import secrets
@@ -22,49 +23,27 @@ if TYPE_CHECKING:
 
 ERROR_LENGTH_MAX = 4000
 
-OnTerminated = Callable[[str, str | None, str | None], None]
-OnProgress = Callable[[str, Progress], dict[str, Any]]
-OnIdle = Callable[[str], None]
 
-
-def add(
-    spark: SparkSession,
-    events: EventsFile,
-    on_terminated: OnTerminated,
-    on_progress: OnProgress,
-    on_idle: OnIdle,
-) -> None:
-    """All run on the bus and must not raise. `on_terminated(run_id, error, error_class)` must
-    return at once; `on_progress(query, progress)` returns the other fields of the event, and later
-    events wait for it.
-
-    PySpark's `addListener` would copy every field of a progress into Python objects, with dozens of
-    calls into the JVM for one event. Spark's own interface gives the JSON text in two.
-    """
+def add(spark: SparkSession, listener: Listener) -> None:
+    """PySpark's `addListener` would copy every field of a progress into Python objects, with dozens
+    of calls into the JVM for one event. Spark's own interface gives the JSON text in two."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     gateway = spark.sparkContext._gateway
     ensure_callback_server_started(gateway)
     streaming = gateway.jvm.org.apache.spark.sql.streaming
-    wrapper = streaming.PythonStreamingQueryListenerWrapper(
-        _Listener(events, on_terminated, on_progress, on_idle)
-    )
-    spark.streams._jsqm.addListener(wrapper)
+    spark.streams._jsqm.addListener(streaming.PythonStreamingQueryListenerWrapper(listener))
 
 
-class _Listener:
-    def __init__(
-        self,
-        events: EventsFile,
-        on_terminated: OnTerminated,
-        on_progress: OnProgress,
-        on_idle: OnIdle,
-    ) -> None:
-        self._events = events
-        self._on_terminated = on_terminated
-        self._on_progress = on_progress
-        self._on_idle = on_idle
-        self._names: dict[str, str] = {}  # run id -> query name; idle events carry only the id
+@dataclass(eq=False)
+class Listener:
+    """The callbacks run on the bus and must not raise. Later events wait for them."""
+
+    events: EventsFile
+    on_terminated: Callable[[str, str | None, str | None], None]  # run id, error, error class
+    on_progress: Callable[[str, Progress], dict[str, Any]]  # returns more fields of the event
+    on_idle: Callable[[str], None]  # run id
+    _names: dict[str, str] = field(default_factory=dict)  # by run id; idle events have no name
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
         self._names[event.runId().toString()] = event.name() or event.id().toString()
@@ -72,27 +51,25 @@ class _Listener:
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         raw = json.loads(event.progress().json())
         name = progress.query_name(raw)
-        data = {"progress": raw, **self._on_progress(name, progress.from_spark(raw))}
-        self._events.tell(EventKind.PROGRESSED, name, data)
+        data = {"progress": raw, **self.on_progress(name, progress.from_spark(raw))}
+        self.events.tell(EventKind.PROGRESSED, name, data)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         run_id = event.runId().toString()
-        self._on_idle(run_id)
-        self._events.tell(EventKind.IDLED, self._names.get(run_id, event.id().toString()))
+        self.on_idle(run_id)
+        self.events.tell(EventKind.IDLED, self._names.get(run_id, event.id().toString()))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         run_id = event.runId().toString()
         name = self._names.pop(run_id, event.id().toString())
-        error, error_class = (
-            _unwrap_option(event.exception()),
-            _unwrap_option(event.errorClassOnException()),
-        )
+        error = _unwrap_option(event.exception())
+        error_class = _unwrap_option(event.errorClassOnException())
         error = redact(error, secrets.resolved_values()) if error else None
         data = {"error": error[:ERROR_LENGTH_MAX]} if error else {}
         if error and error_class:
             data["error_class"] = error_class
-        self._events.tell(EventKind.QUERY_TERMINATED, name, data)
-        self._on_terminated(run_id, error, error_class)
+        self.events.tell(EventKind.QUERY_TERMINATED, name, data)
+        self.on_terminated(run_id, error, error_class)
 
     class Java:
         implements: ClassVar = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]

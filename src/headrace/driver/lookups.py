@@ -7,6 +7,7 @@ Spark keeps for every operator anyway, so counting costs the query nothing.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -61,13 +62,13 @@ def names(tables: Iterable[tuple[str, str, DataFrame]]) -> dict[int, tuple[str, 
     }
 
 
-def counts(query: Any, batch: int, lookups: tuple[Lookup, ...]) -> dict[str, int]:
+def counts(query: Any, batch: int | None, lookups: tuple[Lookup, ...]) -> dict[str, int]:
     """For each join: rows in, rows dropped, and rows that met an empty table in this batch. Empty
     once the next batch has begun. `query` is the JVM's query object."""
     execution = query.streamingQuery().lastExecution()
     if execution is None or execution.currentBatchId() != batch:
         return {}
-    totals: dict[str, int] = {}
+    totals: Counter[str] = Counter()
     for join in _build_plan_tree(execution.executedPlan()).all():
         if not join.name.endswith(JOINS) or len(join.below) != 2:
             continue
@@ -76,17 +77,16 @@ def counts(query: Any, batch: int, lookups: tuple[Lookup, ...]) -> dict[str, int
             for table, stream in (right, left), (left, right):
                 if table.columns and table.columns <= lookup.columns:
                     _add(totals, lookup.name, join, table, stream)
-    return totals
+    return dict(totals)
 
 
-def _add(totals: dict[str, int], name: str, join: _Node, table: _Node, stream: _Node) -> None:
+def _add(totals: Counter[str], name: str, join: _Node, table: _Node, stream: _Node) -> None:
     rows_in, rows_out, table_rows = _rows(stream), _metric(join), _rows(table)
     if not rows_in or rows_out is None:
         return
-    lost, empty = max(0, rows_in - rows_out), rows_in if table_rows == 0 else 0
-    for what, rows in (("in", rows_in), ("lost", lost), ("empty", empty)):
-        key = f"lookup.{name}.{what}"
-        totals[key] = totals.get(key, 0) + rows
+    totals[f"lookup.{name}.in"] += rows_in
+    totals[f"lookup.{name}.lost"] += max(0, rows_in - rows_out)
+    totals[f"lookup.{name}.empty"] += rows_in if table_rows == 0 else 0
 
 
 @dataclass(frozen=True)

@@ -55,37 +55,33 @@ class _Run:
         self._closing = threading.Lock()
 
     def to_the_end(self) -> Exit:
+        """When the JVM dies, some Python call fails first. The JVM's death is the cause."""
+        exit_ = self._run()
+        if exit_.code == 0:
+            return exit_
+        return exit_report.if_jvm_died(self.queries.spark, self.run_dir, within_s=1.0) or exit_
+
+    def _run(self) -> Exit:
         try:
             java.check()
-            settings = self._settings()
+            context = (self.spec, self._settings(), self.run_dir, self.queries)
             if self.spec.define:
-                return pipeline.define(self.spec, settings, self.run_dir, self.queries)
+                return pipeline.define(*context)
             if self.spec.question:
-                return spark_sql.answer(self.spec, settings, self.run_dir, self.queries)
-            return self._replace_if_jvm_died(self._run(settings))
+                return spark_sql.answer(*context)
+            if self.spec.script:
+                return script.run(*context, self.signals, close=self.close)
+            return pipeline.run(*context, self.signals)
         except Error as exc:
             logger.error("%s", exc)
-            return self._replace_if_jvm_died(exit_report.from_error(exc, self.run_dir))
+            return exit_report.from_error(exc, self.run_dir)
         except BaseException as exc:
             logger.exception("the run failed outside its queries")
-            return self._replace_if_jvm_died(exit_report.from_exception(exc, self.run_dir))
-
-    def _run(self, settings: config.Settings) -> Exit:
-        context = (self.spec, settings, self.run_dir, self.queries, self.signals)
-        if self.spec.script:
-            return script.run(*context, close=self.close)
-        return pipeline.run(*context)
+            return exit_report.from_exception(exc, self.run_dir)
 
     def _settings(self) -> config.Settings:
         toml = StatePaths(Path(self.spec.state)).code(self.spec.version) / "headrace.toml"
         return config.load(Path(self.spec.project), self.spec.profile, toml)
-
-    def _replace_if_jvm_died(self, exit_: Exit) -> Exit:
-        """When the JVM dies, some Python call fails first. The JVM's death is the cause."""
-        spark = self.queries.spark
-        if exit_.code == 0 or spark is None or not session.is_jvm_gone(spark, within_s=1.0):
-            return exit_
-        return exit_report.from_dead_jvm(session.jvm_process(spark).poll(), self.run_dir)
 
     def close(self, exit_: Exit) -> None:
         """Write `exit.json` and end the process, even with stuck threads. Never returns."""

@@ -57,12 +57,12 @@ class ParsePoint:
 
 
 def by_parse_json(
-    name: str, place: str, opened: ParseNote, sources: Iterable[Connector | None]
+    name: str, place: str, note: ParseNote, sources: Iterable[Connector | None]
 ) -> ParsePoint | None:
     """None if its records cannot be sampled."""
     connectors = list(sources)
     connector = connectors[0] if len(connectors) == 1 else None
-    if connector is None or (between := _between(opened.frame, opened.column)) is None:
+    if connector is None or (between := _between(note.frame, note.column)) is None:
         return None
     source: Kafka | str | None = connector.as_kafka()
     options: dict[str, str] = {}
@@ -70,11 +70,8 @@ def by_parse_json(
         source, options = files.identity(), _normalise_options(files.options)
     if source is None or not _is_by_line(options):
         return None
-    fields = _fields(opened.schema)
-    is_filtered = "Filter" in between
-    return ParsePoint(
-        name, "hr.parse_json", place, source, "parse_json", fields, options, is_filtered
-    )
+    kind, fields, is_filtered = "parse_json", _fields(note.schema), "Filter" in between
+    return ParsePoint(name, f"hr.{kind}", place, source, kind, fields, options, is_filtered)
 
 
 def by_source(

@@ -27,7 +27,6 @@ from headrace.driver import (
     checkpoint_lock,
     class_archive,
     exit_report,
-    freshness,
     plan_analysis,
     realtime,
     session,
@@ -69,17 +68,16 @@ def run(
     if signals.should_stop():
         return _drained_exit()
     if spark.sparkContext.master.startswith("local"):  # a cluster may write as another user
-        make_private_folders(mine, _paths(built))
-    claims = [_claim(spark, spec, mine, planned, queries) for planned in built.planned]
+        places = [(q.checkpoint, q.sink.get("path")) for q in built.queries]
+        make_private_folders(mine, [str(path) for place in places for path in place if path])
+    claims = [claim(spark, mine, spec.pipeline, planned, queries) for planned in built.planned]
     # A real-time query reaches a batch boundary only at the end of its long batch.
-    longest_s = max((p.trigger.batch_s for p in built.planned if isinstance(p.trigger, RealTime)),
-                    default=0.0)  # fmt: skip
-    drain = replace(mine.drain, timeout_s=mine.drain.timeout_s + longest_s)
+    batches_s = [p.trigger.batch_s for p in built.planned if isinstance(p.trigger, RealTime)]
+    drain = replace(mine.drain, timeout_s=mine.drain.timeout_s + max(batches_s, default=0.0))
     loop = RunLoop(queries, signals, drain, run_dir, is_open=lambda: False)
     for planned, claimed in zip(built.planned, claims, strict=True):
         try:
-            after = freshness.after(built.nodes, planned.query.inputs)
-            start(spark, planned, claimed, queries, after)
+            start(spark, planned, claimed, queries)
         except Exception as exc:  # a border: Spark may refuse a start with anything
             logger.exception("%s could not be started", planned.query.name)
             exit_ = exit_report.from_exception(exc, run_dir)
@@ -212,15 +210,7 @@ def write_definition(
     queries: tuple[Query, ...],
     warnings: tuple[Mapping[str, Any], ...] = (),
 ) -> None:
-    definition = Definition(
-        pipeline=name,
-        profile=spec.profile,
-        version=spec.version,
-        file=file,
-        nodes=nodes,
-        queries=queries,
-        warnings=warnings,
-    )
+    definition = Definition(name, spec.profile, spec.version, file, nodes, queries, warnings)
     definitions.write(StatePaths(Path(spec.state)), definition)
 
 
@@ -229,8 +219,7 @@ def _check_checkpoints(graph: graphs.Graph, settings: config.Settings) -> None:
     problems: list[Error] = []
     for name in graph.queries:
         checkpoint = graph.nodes[name].checkpoint
-        folder = _sink_folder(graph.nodes[name].sink)
-        owner = Claim(settings.name, graph.pipeline, name, sink=folder)
+        owner = _owner(settings, graph.pipeline, name, graph.nodes[name].sink)
         conflict = checkpoint_lock.find_conflict(checkpoint)
         if problem := conflict or driver_queries.unusable(checkpoint, owner):
             problems.append(problem)
@@ -238,15 +227,10 @@ def _check_checkpoints(graph: graphs.Graph, settings: config.Settings) -> None:
         raise together(problems)
 
 
-def _sink_folder(sink: Connector) -> Path | None:
+def _owner(settings: config.Settings, pipeline: str, query: str, sink: Connector) -> Claim:
     files = sink.as_files()
-    return config.local_path(files.path) if files else None
-
-
-def _paths(built: build.BuiltPipeline) -> list[str]:
-    """The checkpoints and the sinks' paths of its queries."""
-    paths = [path for q in built.queries for path in (q.checkpoint, q.sink.get("path"))]
-    return [str(path) for path in paths if path]
+    folder = config.local_path(files.path) if files else None
+    return Claim(settings.name, pipeline, query, sink=folder)
 
 
 def make_private_folders(settings: config.Settings, paths: Collection[str]) -> None:
@@ -259,37 +243,23 @@ def make_private_folders(settings: config.Settings, paths: Collection[str]) -> N
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _claim(
+def claim(
     spark: SparkSession,
-    spec: RunSpec,
     settings: config.Settings,
+    pipeline: str,
     planned: build.PlannedQuery,
     queries: Queries,
 ) -> Any:
     query = planned.query
-    if query.checkpoint is None:
-        return None
-    owner = Claim(
-        project=settings.name,
-        pipeline=spec.pipeline,
-        query=query.name,
-        sink=_sink_folder(planned.sink),
-        fingerprint=dict(query.fingerprint),
-    )
+    owner = _owner(settings, pipeline, query.name, planned.sink)
+    owner = replace(owner, fingerprint=dict(query.fingerprint))
     return queries.claim(spark, query.checkpoint, owner)
 
 
-def start(
-    spark: SparkSession,
-    planned: build.PlannedQuery,
-    claimed: Any,
-    queries: Queries,
-    after: list[str],
-) -> None:
+def start(spark: SparkSession, planned: build.PlannedQuery, claimed: Any, queries: Queries) -> None:
     query = planned.query
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
-    if claimed is not None:
-        driver_queries.record(str(query.checkpoint), claimed)
+    driver_queries.record(query.checkpoint, claimed)
     writer = planned.sink.attach(
         planned.frame.writeStream, query=query.name, mode=query.mode, checkpoint=query.checkpoint
     )
@@ -301,7 +271,7 @@ def start(
     with realtime.without_adaptive(spark, planned.trigger):
         started = writer.trigger(**planned.trigger.arguments()).start()
     facts: dict[str, Any] = {"guarantee": query.guarantee, "place": query.place}
-    facts |= {"fresh_within_s": query.fresh_within_s, "after": after}
+    facts |= {"fresh_within_s": query.fresh_within_s, "after": planned.after}
     facts["counted"] = planned.count_plan.describe()
     if length_s := batch_length_s(planned.trigger):
         facts["batch_length_s"] = length_s  # it may be silent for this long without a stall

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.connectors.files import ddl
 from headrace.errors import DefinitionError
@@ -119,7 +119,6 @@ def fingerprint(
     real_paths: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """What must not change for a checkpoint to resume with correct results."""
-    where = {k: v for k, v in sink.items() if k in ("kind", "path", "topic", "table")}
     return {
         "sources": sources(frame, real_paths),
         "schema": ddl(frame.schema),
@@ -130,7 +129,7 @@ def fingerprint(
             for n in walk(plan_of(frame))
             if class_of(n) == "EventTimeWatermark"
         ],
-        "sink": where,
+        "sink": {k: v for k, v in sink.items() if k in ("kind", "path", "topic", "table")},
     }
 
 
@@ -174,8 +173,7 @@ def missing_table(exc: Exception) -> str | None:
 
 def short_message(exc: BaseException) -> str:
     """Spark's first sentence, without error codes and the plan."""
-    line = first_line(str(exc))
-    line = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", line)
+    line = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", first_line(str(exc)))
     return re.sub(r"\s*SQLSTATE: \w+;?.*$", "", line).rstrip(";").strip()
 
 
@@ -208,8 +206,7 @@ def _operator(spark: SparkSession, node: Any) -> Operator | None:
     return Operator(name, ()) if name in _FREE_STATE else None
 
 
-@dataclass(frozen=True)
-class _Key:
+class _Key(NamedTuple):
     name: str
     text: str
     is_watermarked: bool
@@ -220,12 +217,9 @@ def _to_key(expression: Any) -> _Key:
     if class_of(expression) != "AttributeReference":
         return _Key(_bare(expression), _bare(expression), False, -1)
     name = expression.name()
-    return _Key(
-        name=name,
-        text=f"{name} {expression.dataType().simpleString()}",
-        is_watermarked=_WATERMARK in expression.metadata().json(),
-        id=expression.exprId().id(),
-    )
+    text = f"{name} {expression.dataType().simpleString()}"
+    is_watermarked = _WATERMARK in expression.metadata().json()
+    return _Key(name, text, is_watermarked, expression.exprId().id())
 
 
 def _find_key_expressions(node: Any, keys: list[_Key]) -> list[str]:
@@ -253,13 +247,9 @@ def _unbounded_join_reason(spark: SparkSession, node: Any) -> str | None:
     condition = node.condition()
     if not condition.isDefined():
         return "it joins two streams without a condition"
-    for part in walk(condition.get()):
-        if class_of(part) == "EqualTo":
-            sides = (part.left(), part.right())
-            if any(
-                class_of(s) == "AttributeReference" and _to_key(s).is_watermarked for s in sides
-            ):
-                return None
+    equalities = [part for part in walk(condition.get()) if class_of(part) == "EqualTo"]
+    if any(_to_key(side).is_watermarked for e in equalities for side in (e.left(), e.right())):
+        return None
     jvm: Any = spark._jvm
     helper = jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper
     now = jvm.scala.jdk.javaapi.OptionConverters.toScala(jvm.java.util.OptionalLong.of(0))
@@ -269,10 +259,8 @@ def _unbounded_join_reason(spark: SparkSession, node: Any) -> str | None:
         for name, own, other in (("left", *sides), ("right", *sides[::-1]))
         if helper.getStateValueWatermark(own, other, condition, now).isEmpty()
     ]
-    if not kept:
-        return None
-    sides_kept = " and ".join(kept)
-    return f"the join's condition has no watermarked time range that bounds its {sides_kept} side"
+    reason = "the join's condition has no watermarked time range that bounds its"
+    return f"{reason} {' and '.join(kept)} side" if kept else None
 
 
 def _get_from_scala_map(options: Any, name: str) -> str | None:

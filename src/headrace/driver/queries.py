@@ -56,7 +56,7 @@ class RunningQuery:
         return self.query.lastProgress is not None or status["message"].startswith("Waiting")
 
     def last_committed_batch(self) -> int | None:
-        folder = config.local_path(self.checkpoint) if self.checkpoint else None
+        folder = config.local_path(self.checkpoint)
         if folder is not None:
             return layout.last_committed_batch(folder)
         if self.epochs is not None:
@@ -66,7 +66,7 @@ class RunningQuery:
 
     def batch_in_doubt(self) -> int | None:
         """The batch that is planned but not committed, else the next one."""
-        folder = config.local_path(self.checkpoint) if self.checkpoint else None
+        folder = config.local_path(self.checkpoint)
         if folder is None:
             return None
         contents = layout.read(folder)
@@ -104,7 +104,7 @@ class Queries:
     counts: BatchCounts = field(init=False)
     is_closed: bool = False  # the run is ending: no query may start
     _claimed: set[str] = field(default_factory=set)  # checkpoints of queries about to start
-    _folders: dict[str, Path] = field(default_factory=dict)  # local checkpoints, by query
+    _folders: dict[str, Path | None] = field(default_factory=dict)  # local checkpoints, by query
     _inactive: dict[str, float] = field(default_factory=dict)
     _sessions: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -119,9 +119,8 @@ class Queries:
         session_id = str(spark._jsparkSession.sessionUUID())
         if session_id not in self._sessions:
             self._sessions.add(session_id)
-            listener.add(
-                spark, self.events, self.note_terminated, self.note_progress, self.note_idle
-            )
+            callbacks = (self.note_terminated, self.note_progress, self.note_idle)
+            listener.add(spark, listener.Listener(self.events, *callbacks))
 
     def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
         self.terminated[run_id] = (error, error_class)
@@ -163,8 +162,12 @@ class Queries:
                 error = None if failure.isEmpty() else failure.get().toString()
                 self.note_terminated(entry.run_id, error, None)
 
-    def claim(self, spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identity | None:
+    def claim(
+        self, spark: SparkSession, checkpoint: str | None, owner: Claim
+    ) -> identity.Identity | None:
         """As `claim` below, unless another query of this run uses the checkpoint."""
+        if checkpoint is None:
+            return None
         path = _path(checkpoint)
         active = {_path(o.checkpoint) for o in self.all() if o.checkpoint and o.query.isActive}
         if path in active | self._claimed:
@@ -176,21 +179,22 @@ class Queries:
             )
         claimed = claim(spark, checkpoint, owner)
         self._claimed.add(path)
-        self._note_folder(owner.query, checkpoint)  # a first batch may be reported before `enter`
+        # A first batch may be reported before `enter`.
+        self._folders[owner.query] = config.local_path(checkpoint)
         return claimed
 
     def enter(
         self, started: RunningQuery, claimed: identity.Identity | None, data: dict[str, Any]
     ) -> None:
         query_id = str(started.query.id)
-        if started.checkpoint and claimed is not None and claimed.query_id != query_id:
+        if claimed is not None and claimed.query_id != query_id:
             record(started.checkpoint, replace(claimed, query_id=query_id))
         with self._lock:
             # A script may start a query many times: it replaces one that ended well.
             self.watched = [o for o in self.watched if o.name != started.name or not o.is_over()]
             self.watched.append(started)
             self._claimed.discard(_path(started.checkpoint or ""))
-        self._note_folder(started.name, started.checkpoint)
+        self._folders[started.name] = config.local_path(started.checkpoint)
         facts = {
             "id": query_id,
             "run_id": started.run_id,
@@ -202,13 +206,6 @@ class Queries:
     def all(self) -> list[RunningQuery]:
         with self._lock:
             return list(self.watched)
-
-    def _note_folder(self, query: str, checkpoint: str | None) -> None:
-        folder = config.local_path(checkpoint) if checkpoint else None
-        if folder is None:
-            self._folders.pop(query, None)
-        else:
-            self._folders[query] = folder
 
 
 def unusable(checkpoint: str, owner: Claim) -> CheckpointError | None:
@@ -271,7 +268,8 @@ def _damaged_checkpoint_error(owner: Claim, path: str, damages: list[Problem]) -
     )
 
 
-def record(checkpoint: str, claimed: identity.Identity) -> None:
+def record(checkpoint: str | None, claimed: identity.Identity | None) -> None:
+    """Does nothing without a claim: a checkpoint that is remote, or none at all."""
     folder = config.local_path(checkpoint)
-    if folder is not None:
+    if folder is not None and claimed is not None:
         identity.write(folder, claimed)

@@ -52,12 +52,9 @@ def is_read_twice(sources: Iterable[Mapping[str, str]]) -> bool:
 
 def slots(master: str, cores: int) -> int | None:
     """Task slots of a local master, None for a cluster. Pure."""
-    if master == "local":
-        return 1
-    match = re.match(r"local\[(\d+|\*)", master)
-    if match is None:
-        return None
-    return cores if match[1] == "*" else int(match[1])
+    if match := re.match(r"local\[(\d+|\*)", master):
+        return cores if match[1] == "*" else int(match[1])
+    return 1 if master == "local" else None
 
 
 def count_needed_slots(sources: Iterable[Connector | None]) -> int | None:
@@ -99,12 +96,9 @@ def find_candidates(graph: Graph) -> frozenset[str]:
 def estimate_slots(graph: Graph) -> int:
     """Slots for all queries that may run in real time. A high estimate is safe: an idle slot costs
     nothing, but with too few slots a query hangs."""
-    count = 0
-    for name in graph.queries:
-        if is_candidate(graph.nodes[name]):
-            needed = count_needed_slots(_sources(graph, name))
-            count += UNKNOWN if needed is None else needed
-    return count
+    names = [name for name in graph.queries if is_candidate(graph.nodes[name])]
+    needed = [count_needed_slots(_sources(graph, name)) for name in names]
+    return sum(UNKNOWN if count is None else count for count in needed)
 
 
 def _sources(graph: Graph, name: str) -> list[Connector | None]:
@@ -160,7 +154,7 @@ def _physical_plan(spark: SparkSession, frame: DataFrame) -> Any:
 
 def _streaming_nodes(node: Any) -> Iterator[Any]:
     """Nodes that rows of the stream pass, without those of a static table."""
-    below = [found for child in each(node.children()) for found in _streaming_nodes(child)]
+    below = [inner for child in each(node.children()) for inner in _streaming_nodes(child)]
     if below or class_of(node) == "StreamingRelationExec":
         yield node
         yield from below

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.driver import exit_report, session
+from headrace.driver import exit_report
 from headrace.driver.drain import DrainResult, drain
 from headrace.driver.heartbeat import Sampler
-from headrace.driver.input_files import InputLoss
 from headrace.driver.queries import Queries, RunningQuery
 from headrace.driver.signals import Signals
 from headrace.model.events import EventKind
@@ -42,20 +41,21 @@ class RunLoop:
         try:
             return self._loop()
         except Exception as exc:  # a border: py4j raises many things once the JVM is gone
-            return self._end_if_jvm_died(JVM_GONE_S) or exit_report.from_exception(
-                exc, self.run_dir
-            )
+            died = exit_report.if_jvm_died(self.queries.spark, self.run_dir, JVM_GONE_S)
+            return died or exit_report.from_exception(exc, self.run_dir)
 
     def _loop(self) -> Exit:
         while True:
-            if ended := self._end_if_jvm_died():
+            if ended := exit_report.if_jvm_died(self.queries.spark, self.run_dir):
                 return ended
             if self.signals.should_stop():
-                return self._drain("asked to stop", self.limits.timeout_s)
+                return self._drain()
             if failed := self._first_failed_query():
                 return self._end_after_query_failure(failed)
-            if self.queries.inputs.loss is not None:
-                return self._end_after_input_loss(self.queries.inputs.loss)
+            if loss := self.queries.inputs.loss:
+                reason = f"input files of {loss.query} have vanished"
+                exit_ = exit_report.from_input_loss(loss, self.run_dir)
+                return self._stop_rest(exit_, reason, self.limits.timeout_s)
             if self.failed_outside is not None:
                 return self._end_after_script_failure(self.failed_outside)
             if not self.is_open() and self._has_every_query_ended():
@@ -67,21 +67,12 @@ class RunLoop:
 
     def end_after_failed_start(self, query: str, exit_: Exit) -> Exit:
         """A query did not start: drain those before it."""
-        report = self._stop_rest(f"{query} could not be started", DRAIN_AFTER_FAILURE_S)
-        return replace(exit_, query=query, queries=report)
-
-    def _end_if_jvm_died(self, within_s: float = 0.0) -> Exit | None:
-        spark = self.queries.spark
-        if spark is None or not session.is_jvm_gone(spark, within_s):
-            return None
-        return exit_report.from_dead_jvm(session.jvm_process(spark).poll(), self.run_dir)
+        reason = f"{query} could not be started"
+        return self._stop_rest(replace(exit_, query=query), reason, DRAIN_AFTER_FAILURE_S)
 
     def _first_failed_query(self) -> RunningQuery | None:
-        for query in self.queries.all():
-            error, _ = self.queries.terminated.get(query.run_id, (None, None))
-            if error is not None:
-                return query
-        return None
+        terminated, queries = self.queries.terminated, self.queries.all()
+        return next((q for q in queries if terminated.get(q.run_id, (None,))[0] is not None), None)
 
     def _has_every_query_ended(self) -> bool:
         return all(query.run_id in self.queries.terminated for query in self.queries.all())
@@ -91,14 +82,8 @@ class RunLoop:
         return exit_report.from_failed_query(failed, error_class, error, self.run_dir)
 
     def _end_after_query_failure(self, failed: RunningQuery) -> Exit:
-        exit_ = self._failure(failed)
-        report = self._stop_rest(f"{failed.name} failed", DRAIN_AFTER_FAILURE_S)
-        return replace(exit_, queries=report)
-
-    def _end_after_input_loss(self, loss: InputLoss) -> Exit:
-        exit_ = exit_report.from_input_loss(loss, self.run_dir)
-        reason = f"input files of {loss.query} have vanished"
-        return replace(exit_, queries=self._stop_rest(reason, self.limits.timeout_s))
+        reason = f"{failed.name} failed"
+        return self._stop_rest(self._failure(failed), reason, DRAIN_AFTER_FAILURE_S)
 
     def _end_after_script_failure(self, exit_: Exit) -> Exit:
         """Most often a failed query made awaitTermination raise. Then the query is the cause."""
@@ -106,46 +91,41 @@ class RunLoop:
         self._await_termination_events([query.run_id for query in inactive])
         if failed := self._first_failed_query():
             return self._end_after_query_failure(failed)
-        report = self._stop_rest("the script failed", DRAIN_AFTER_FAILURE_S)
-        return replace(exit_, queries=report)
+        return self._stop_rest(exit_, "the script failed", DRAIN_AFTER_FAILURE_S)
 
     def _finish(self) -> Exit:
-        report = self._report({query.run_id: "ended" for query in self.queries.all()})
-        return Exit(Ending.FINISHED, code=0, at=time.time(), queries=report)
+        return Exit(Ending.FINISHED, code=0, at=time.time(), queries=self._report({}))
 
-    def _drain(self, reason: str, timeout_s: float) -> Exit:
-        report = self._stop_rest(reason, timeout_s)
+    def _drain(self) -> Exit:
+        drained = Exit(Ending.DRAINED, code=0, at=time.time())
+        drained = self._stop_rest(drained, "asked to stop", self.limits.timeout_s)
         if failed := self._first_failed_query():  # in its last batch
-            return replace(self._failure(failed), queries=report)
-        is_cut = any(entry["how"] == DrainResult.CUT for entry in report.values())
-        kind, code = (Ending.CUT, 1) if is_cut else (Ending.DRAINED, 0)
-        return Exit(kind, code=code, at=time.time(), queries=report)
+            return replace(self._failure(failed), queries=drained.queries)
+        is_cut = any(entry["how"] == DrainResult.CUT for entry in drained.queries.values())
+        ending, code = (Ending.CUT, 1) if is_cut else (Ending.DRAINED, 0)
+        return replace(drained, ending=ending, code=code, at=time.time())
 
-    def _stop_rest(self, reason: str, timeout_s: float) -> dict[str, dict[str, Any]]:
+    def _stop_rest(self, exit_: Exit, reason: str, timeout_s: float) -> Exit:
+        """Returns `exit_`, with how each query ended."""
         spark = self.queries.spark
         self.queries.is_closed = True
         terminated = self.queries.terminated
         left = [query.query for query in self.queries.all() if query.run_id not in terminated]
-        self.queries.events.tell(
-            EventKind.DRAIN_STARTED, data={"reason": reason, "deadline_s": timeout_s}
-        )
+        data = {"reason": reason, "deadline_s": timeout_s}
+        self.queries.events.tell(EventKind.DRAIN_STARTED, data=data)
         ended: dict[str, str] = {}
         if spark is not None and left:
-            done = drain(
+            ended |= drain(
                 spark,
                 left,
                 timeout_s=timeout_s,
                 is_hurried=self.signals.is_hurried,
                 meanwhile=self._sampler.sample,
             )
-            ended = {run_id: str(how) for run_id, how in done.items()}
         self._await_termination_events(list(ended))
-        for run_id, (error, _) in self.queries.terminated.items():
-            if error is not None:
-                ended[run_id] = "failed"
-            else:
-                ended.setdefault(run_id, "ended")
-        return self._report(ended)
+        failed = [run_id for run_id, (error, _) in list(terminated.items()) if error is not None]
+        ended |= dict.fromkeys(failed, "failed")
+        return replace(exit_, queries=self._report(ended))
 
     def _await_termination_events(self, run_ids: list[str]) -> None:
         """Spark reports an end a moment later, and a failure must not be missed."""

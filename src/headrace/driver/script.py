@@ -8,6 +8,7 @@ PySpark's classes do the rest: `getOrCreate` adds the listener, the writer's opt
 
 from __future__ import annotations
 
+import atexit
 import functools
 import inspect
 import logging
@@ -97,7 +98,7 @@ def run(
         script.report_end()
     script.done.set()
     script.settled.wait()
-    interpreter.run_exit_functions()
+    atexit._run_exitfuncs()  # the process ends by `os._exit`, which skips them
     over.set()
     return outcome[0]
 
@@ -136,7 +137,7 @@ def _original(spec: RunSpec) -> Path:
 def _execute(script: _Script, run_dir: Path) -> Exit | None:
     """Run it as `python script.py ARGS` would. Returns None unless it fails."""
     try:
-        script.execute()
+        interpreter.execute(_copy(script.spec), _original(script.spec), script.spec.args)
     except BaseException as exc:
         if not isinstance(exc, SystemExit) or exc.code not in (None, 0):
             if isinstance(exc, Error):
@@ -144,18 +145,9 @@ def _execute(script: _Script, run_dir: Path) -> Exit | None:
             else:
                 interpreter.show(exc)
             return exit_report.from_exception(exc, run_dir)
-    interpreter.wait_for_threads()
+    # As Python does at exit: end idle thread pools, and wait for non-daemon threads.
+    threading._shutdown()  # type: ignore[attr-defined]
     return None
-
-
-@dataclass(slots=True)
-class _ScriptNotes:
-    """The settings of a writer before its query starts."""
-
-    name: str | None = None
-    checkpoint: str | None = None
-    format: str | None = None  # "foreach" or "foreachBatch" for a function
-    path: str | None = None
 
 
 @dataclass
@@ -173,9 +165,6 @@ class _Script:
 
     def __post_init__(self) -> None:
         self.description = ScriptQueries(self.spec)
-
-    def execute(self) -> None:
-        interpreter.execute(_copy(self.spec), _original(self.spec), self.spec.args)
 
     def report_end(self) -> None:
         """Without Headrace the queries would end with the script. Here they keep running."""
@@ -254,17 +243,9 @@ class _Script:
             slug="session-stopped",
         )
 
-    def _get_notes(self, writer: Any) -> _ScriptNotes:
-        if not hasattr(writer, "_headrace"):
-            writer._headrace = _ScriptNotes()
-        notes: _ScriptNotes = writer._headrace
-        return notes
-
     def _option(self, original: Callable[..., Any], writer: Any, key: str, value: Any) -> Any:
-        if key.lower() == "checkpointlocation":
-            self._get_notes(writer).checkpoint = str(value)
-        if key.lower() == "path":
-            self._get_notes(writer).path = str(value)
+        if key.lower() in ("checkpointlocation", "path"):
+            _notes(writer)[key.lower()] = str(value)
         return original(writer, key, value)
 
     def _options(self, original: Callable[..., Any], writer: Any, **options: Any) -> Any:
@@ -273,31 +254,33 @@ class _Script:
         return writer
 
     def _query_name(self, original: Callable[..., Any], writer: Any, name: str) -> Any:
-        self._get_notes(writer).name = name
+        _notes(writer)["name"] = name
         return original(writer, name)
 
     def _format(self, original: Callable[..., Any], writer: Any, *args: Any, **named: Any) -> Any:
         name = original.__name__
         first = next(iter((*args, *named.values())), None)
-        self._get_notes(writer).format = str(first) if name == "format" else name
+        _notes(writer)["format"] = str(first) if name == "format" else name
         return original(writer, *args, **named)
 
     def _start(self, original: Callable[..., Any], writer: Any, *args: Any, **options: Any) -> Any:
         """Name the query, lock its checkpoint, start it as the script says, and watch it."""
         if self.queries.is_closed:
             raise SystemExit(0)  # the run is ending; a script with a loop must not go on
-        notes = self._get_notes(writer)
+        notes = _notes(writer)
         arguments = inspect.signature(original).bind(writer, *args, **options).arguments
-        own_name = arguments.get("queryName") or notes.name
+        own_name = arguments.get("queryName") or notes.get("name")
         name = own_name or self._generate_name()
         if own_name is None:
             writer.queryName(name)
-        checkpoint = options.get("checkpointLocation") or notes.checkpoint or self._default(name)
+        checkpoint = options.get("checkpointLocation") or notes.get("checkpointlocation")
+        checkpoint = checkpoint or self._default(name)
         spark = writer._spark
         self._attach(spark)  # the session may have been made without its builder
         sink = _sink_folder(spark, notes, arguments) if original.__name__ == "start" else None
         owner = Claim(self.spec.project, self.spec.pipeline, name, own_name is not None, sink)
-        claimed = self._claim(spark, checkpoint, owner)
+        claimed = self.queries.claim(spark, checkpoint, owner)
+        driver_queries.record(checkpoint, claimed)
         count_plan = plan_script_counts(writer._df, self._place())
         self.queries.counts.note(name, count_plan)
         self.queries.outages.note(name, plan_analysis.addresses(writer._df))
@@ -310,14 +293,6 @@ class _Script:
         facts |= self.description.add(name, self._place(), writer._df, query, checkpoint)
         self.queries.enter(RunningQuery(name, query, checkpoint), claimed, facts)
         return query
-
-    def _claim(self, spark: Any, checkpoint: str | None, owner: Claim) -> Any:
-        if checkpoint is None:
-            return None
-        claimed = self.queries.claim(spark, checkpoint, owner)
-        if claimed is not None:
-            driver_queries.record(checkpoint, claimed)
-        return claimed
 
     def _generate_name(self) -> str:
         """The same name for the same line of the script, unless its last query still runs."""
@@ -349,10 +324,18 @@ class _Script:
         return self.spec.file
 
 
-def _sink_folder(spark: Any, notes: _ScriptNotes, arguments: Mapping[str, Any]) -> Path | None:
+def _notes(writer: Any) -> dict[str, str]:
+    """Settings of a writer before its query starts: name, checkpointlocation, path, and format
+    ("foreach" or "foreachBatch" for a function)."""
+    notes: dict[str, str] = writer.__dict__.setdefault("_headrace", {})
+    return notes
+
+
+def _sink_folder(spark: Any, notes: Mapping[str, str], arguments: Mapping[str, Any]) -> Path | None:
     """The folder of a local file sink."""
-    path = arguments.get("path") or notes.path
-    format_ = arguments.get("format") or notes.format or spark.conf.get("spark.sql.sources.default")
+    path = arguments.get("path") or notes.get("path")
+    format_ = arguments.get("format") or notes.get("format")
+    format_ = format_ or spark.conf.get("spark.sql.sources.default")
     return config.local_path(str(path)) if path and format_.lower() in FORMATS else None
 
 

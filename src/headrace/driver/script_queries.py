@@ -107,7 +107,5 @@ def _trigger(trigger: Any) -> triggers.Trigger:
 
 
 def _absolute(checkpoint: str | None, project: str) -> str | None:
-    if checkpoint is None:
-        return None
-    place = config.local_path(checkpoint)
-    return checkpoint if place is None else str(Path(project) / place)
+    folder = config.local_path(checkpoint)
+    return checkpoint if folder is None else str(Path(project) / folder)

@@ -212,7 +212,8 @@ def _option(folder: Path, name: str) -> str:
 
 def _properties(settings: Mapping[str, str]) -> str:
     """In Java's properties format."""
-    return "".join(f"{key} {_escape(value)}\n" for key, value in sorted(settings.items()))
+    escaped = {k: v.replace("\\", "\\\\").replace("\n", "\\n") for k, v in settings.items()}
+    return "".join(f"{key} {value}\n" for key, value in sorted(escaped.items()))
 
 
 def _quick_python(folder: Path) -> Path:
@@ -227,10 +228,6 @@ def _quick_python(folder: Path) -> Path:
     script.touch(mode=0o700)
     script.write_text(QUICK_PYTHON.format(python=shlex.quote(str(python))))
     return script if os.access(script, os.X_OK) else python  # the disk may be mounted noexec
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def prepare_environment(folder: Path, python_path: tuple[Path, ...], *, is_local: bool) -> None:

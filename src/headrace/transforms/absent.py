@@ -30,22 +30,21 @@ def absent(df: DataFrame, key: str | list[str] | tuple[str, ...], for_: str | fl
     keys = (key,) if isinstance(key, str) else tuple(key)
     limit_s = parse_duration(for_)
     _check_arguments(df, keys, limit_s)
-    taken = build_notes.current()
-    if taken is not None:
-        taken.timed.append(build_notes.TimerNote("absent", limit_s))
+    if (notes := build_notes.current()) is not None:
+        notes.timed.append(build_notes.TimerNote("absent", limit_s))
     if not df.isStreaming:
-        return _empty_result(df, keys)
-    output = ", ".join((*(f"`{k}` {t}" for k, t in df.select(*keys).dtypes), *_columns()))
+        # In a batch run no key becomes silent.
+        return df.limit(0).selectExpr(
+            *(f"`{k}`" for k in keys), "CAST(NULL AS TIMESTAMP) AS last_seen", "true AS resolved"
+        )
+    key_types = [f"`{k}` {t}" for k, t in df.select(*keys).dtypes]
+    output = ", ".join((*key_types, "last_seen bigint", "resolved boolean"))
     watching = _processor(keys, round(limit_s * 1000), uuid.uuid4().hex)
     grouped = df.select(*keys).groupBy(*keys)
-    found = grouped.transformWithState(watching, output, "Update", "ProcessingTime")
-    return found.selectExpr(
+    alerts = grouped.transformWithState(watching, output, "Update", "ProcessingTime")
+    return alerts.selectExpr(
         *(f"`{k}`" for k in keys), "timestamp_millis(last_seen) AS last_seen", "resolved"
     )
-
-
-def _columns() -> tuple[str, ...]:
-    return ("last_seen bigint", "resolved boolean")
 
 
 def _processor(keys: tuple[str, ...], limit_ms: int, run: str) -> Any:
@@ -113,10 +112,3 @@ def _check_arguments(df: DataFrame, keys: tuple[str, ...], limit_s: float) -> No
             fix='Write for example for_="1 minute".',
             slug="bad-duration",
         )
-
-
-def _empty_result(df: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """In a batch run no key becomes silent."""
-    return df.limit(0).selectExpr(
-        *(f"`{k}`" for k in keys), "CAST(NULL AS TIMESTAMP) AS last_seen", "true AS resolved"
-    )

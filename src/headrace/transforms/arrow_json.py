@@ -1,10 +1,11 @@
-"""Parses blocks of JSON records with Arrow, in Spark's Python workers. Used by `parse`.
+"""Parses blocks of JSON records with Arrow, in Spark's Python workers. For `record_parser`.
 
 Arrow and Spark differ in many details, so a record is parsed here only if both give the same
 result; Spark parses the others. A check that is too strict costs time, one that is too lax is a
 bug. Invariant: the number of rows is verified: records start with `{` and end with `}`, so one that
 is not exactly one object breaks the block or adds a row.
-Imports only the standard library and Arrow: workers get this module by value.
+Imports only the standard library and Arrow: workers get this module by value. The driver imports it
+only when it is used, because Arrow takes long to import.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json
+
 INTS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-KINDS = (*INTS, "double", "boolean", "string", "timestamp", "date")
-NAME = re.compile(r'[^"\\\x00-\x1f\x7f-\U0010ffff]+')  # a key with one JSON spelling
 RECORD_BYTES = 20_000  # longer records may exceed limits of Jackson, Spark's parser
 SHORT_BYTES = 900  # shorter records cannot exceed them
 ODD_SHARE = 0.02  # of a block: each costs an attempt, and beyond this Spark is as fast
@@ -40,10 +43,7 @@ def worker(plan: ParsePlan, added: tuple[str, ...]) -> Callable[[Iterator[Any]],
     """For `mapInArrow`. The last input column is the record. It is replaced by the record if Spark
     has to parse it, a flag, and the parsed fields if `added` has names for them."""
 
-    def opened(batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+    def parse(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             *kept, raw = batch.columns
             done, fields = read(raw, plan)
@@ -52,7 +52,7 @@ def worker(plan: ParsePlan, added: tuple[str, ...]) -> Callable[[Iterator[Any]],
             columns = [*kept, left, done, *fields]
             yield pa.RecordBatch.from_arrays(columns[: len(names)], names)
 
-    return opened
+    return parse
 
 
 def read(raw: Any, plan: ParsePlan) -> tuple[Any, list[Any]]:
@@ -63,17 +63,15 @@ def read(raw: Any, plan: ParsePlan) -> tuple[Any, list[Any]]:
         return _leave_all(raw, plan)
     fields = []
     for name, kind, is_required in zip(plan.names, plan.kinds, plan.required, strict=True):
-        found, fits = _convert_column(table.column(name).combine_chunks(), kind)
+        column, fits = _convert_column(table.column(name).combine_chunks(), kind)
         done = _both(done, fits)
         if is_required:
-            done = _both(done, found.is_valid())
-        fields.append(found)
+            done = _both(done, column.is_valid())
+        fields.append(column)
     return done, fields
 
 
 def _leave_all(raw: Any, plan: ParsePlan) -> tuple[Any, list[Any]]:
-    import pyarrow as pa
-
     fields = [pa.nulls(len(raw), _arrow_type(kind)) for kind in plan.kinds]
     return pa.repeat(pa.scalar(False), len(raw)), fields
 
@@ -102,8 +100,6 @@ def suspicious(plan: ParsePlan) -> str:
 
 def _as_strings(raw: Any) -> Any:
     """The bytes as a string array, not validated: `_plausible` checks UTF-8."""
-    import pyarrow as pa
-
     if pa.types.is_large_string(raw.type) or pa.types.is_large_binary(raw.type):
         raw = raw.cast(pa.binary())
     valid, offsets, data = raw.buffers()
@@ -111,9 +107,6 @@ def _as_strings(raw: Any) -> Any:
 
 
 def _plausible(texts: Any, plan: ParsePlan) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     length = pc.binary_length(texts)
     good = pc.less_equal(length, pa.scalar(min(plan.max_bytes, RECORD_BYTES), pa.int32()))
     good = _both(good, pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}")))
@@ -125,8 +118,6 @@ def _plausible(texts: Any, plan: ParsePlan) -> Any:
 
 def _recheck(texts: Any, good: Any, odd: Any, judge: Callable[[Any], Any]) -> Any:
     """`good`, with the judge's decision for the records in `odd`."""
-    import pyarrow.compute as pc
-
     odd = pc.fill_null(pc.and_(good, odd), False)  # null records
     if odd.true_count == 0:
         return good
@@ -134,12 +125,10 @@ def _recheck(texts: Any, good: Any, odd: Any, judge: Callable[[Any], Any]) -> An
 
 
 def _is_utf8(texts: Any) -> Any:
-    import pyarrow as pa
-
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([_can_decode(one) for one in texts.cast(pa.binary()).to_pylist()])
+        return pa.array([_can_decode(record) for record in texts.cast(pa.binary()).to_pylist()])
     return pa.repeat(pa.scalar(True), len(texts))
 
 
@@ -153,8 +142,6 @@ def _can_decode(record: bytes) -> bool:
 
 def _is_within_limits(texts: Any) -> Any:
     """Jackson rejects numbers of more than 1,000 characters, and more than 1,000 levels."""
-    import pyarrow.compute as pc
-
     levels = pc.add(pc.count_substring(texts, "{"), pc.count_substring(texts, "["))
     long = pc.match_substring_regex(texts, "[0-9]{300}")
     return pc.and_(pc.less_equal(levels, _DEEP), pc.invert(long))
@@ -166,15 +153,15 @@ def _parse_block(texts: Any, good: Any, plan: ParsePlan) -> tuple[Any, Any]:
     odd: list[int] = []
     begin = 0
     while good.true_count and len(odd) <= max(4, len(texts) * ODD_SHARE):
-        found = _attempt(texts[begin:], good[begin:], plan)
-        if found is None:
+        parsed = _attempt(texts[begin:], good[begin:], plan)
+        if parsed is None:
             return None, good
-        if isinstance(found, int):
-            begin += found + 1
+        if isinstance(parsed, int):
+            begin += parsed + 1
             # After an object with trailing text, Arrow reports the next row.
             odd += [max(0, begin - 2), min(begin - 1, len(texts) - 1)]
         elif begin == 0:
-            return (found, good) if len(found) == len(texts) else (None, good)
+            return (parsed, good) if len(parsed) == len(texts) else (None, good)
         else:
             begin = len(texts)
         if begin > len(texts):
@@ -186,10 +173,6 @@ def _parse_block(texts: Any, good: Any, plan: ParsePlan) -> tuple[Any, Any]:
 
 def _attempt(texts: Any, good: Any, plan: ParsePlan) -> Any:
     """The table, or the row that breaks it, or None if Arrow does not report one."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import json
-
     types = [_read_as(kind) for kind in plan.kinds]
     schema = pa.schema(list(zip(plan.names, types, strict=True)))
     wanted = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
@@ -206,82 +189,66 @@ def _attempt(texts: Any, good: Any, plan: ParsePlan) -> Any:
 
 
 def _without(good: Any, odd: list[int]) -> Any:
-    import pyarrow as pa
-
     mask = good.to_numpy(zero_copy_only=False).copy()
     mask[odd] = False
     return pa.array(mask)
 
 
-def _convert_column(found: Any, kind: str) -> tuple[Any, Any]:
+def _convert_column(values: Any, kind: str) -> tuple[Any, Any]:
     """The column in Spark's type, and a flag for values that are right; None if all are."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if kind in INTS and INTS[kind] < 64:
         limit = 2 ** (INTS[kind] - 1)
-        tried = _cast(found, kind, pc.and_(pc.less(found, limit), pc.less_equal(-limit, found)))
+        tried = _cast(values, kind, pc.and_(pc.less(values, limit), pc.less_equal(-limit, values)))
     elif kind == "double":
         # Jackson reads -0 as an int, without sign; Arrow keeps the sign.
-        is_signed_zero = pc.equal(pc.divide(1.0, found), float("-inf"))
-        fits = pc.and_(pc.is_finite(found), pc.invert(is_signed_zero))
-        tried = found, pc.fill_null(fits, True)  # null is null
+        is_signed_zero = pc.equal(pc.divide(1.0, values), float("-inf"))
+        fits = pc.and_(pc.is_finite(values), pc.invert(is_signed_zero))
+        tried = values, pc.fill_null(fits, True)  # null is null
     elif kind == "timestamp":
         # Only one timestamp format of Arrow has this length and suffix, which is cheap to check.
         # The regular expression is needed if some values are not timestamps.
-        tried = _cast(found, kind, pc.or_(_has_zone(found, "Z"), _has_zone(found, "+00:00")))
-        tried = tried or _cast(found, kind, pc.match_substring_regex(found, rf"^{_MOMENT}$"))
+        tried = _cast(values, kind, pc.or_(_has_zone(values, "Z"), _has_zone(values, "+00:00")))
+        tried = tried or _cast(values, kind, pc.match_substring_regex(values, rf"^{_MOMENT}$"))
     elif kind == "date":
-        tried = _cast(found, kind, pc.match_substring_regex(found, rf"^{_DAY}$"))
+        tried = _cast(values, kind, pc.match_substring_regex(values, rf"^{_DAY}$"))
     else:
-        tried = found, None
+        tried = values, None
     if tried is None:  # well-formed but invalid, like 30 February: Spark parses the block
-        nothing = pa.repeat(pa.scalar(False), len(found))
-        return pa.nulls(len(found), _arrow_type(kind)), nothing
+        nothing = pa.repeat(pa.scalar(False), len(values))
+        return pa.nulls(len(values), _arrow_type(kind)), nothing
     return tried
 
 
-def _has_zone(found: Any, zone: str) -> Any:
+def _has_zone(values: Any, zone: str) -> Any:
     """Whether it ends with the zone and has the length of zero to six fractional digits."""
-    import pyarrow.compute as pc
-
-    length = pc.subtract(pc.binary_length(found), len(zone))
+    length = pc.subtract(pc.binary_length(values), len(zone))
     fits = pc.or_(pc.equal(length, 19), pc.and_(pc.less(20, length), pc.less(length, 27)))
-    return pc.and_(fits, pc.ends_with(found, zone))
+    return pc.and_(fits, pc.ends_with(values, zone))
 
 
-def _cast(found: Any, kind: str, fits: Any) -> tuple[Any, Any] | None:
+def _cast(values: Any, kind: str, fits: Any) -> tuple[Any, Any] | None:
     """Null for values that do not fit. None if the others cannot be converted."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     fits = pc.fill_null(fits, True)
     if fits.true_count < len(fits):
-        found = pc.if_else(fits, found, pa.scalar(None, found.type))
+        values = pc.if_else(fits, values, pa.scalar(None, values.type))
     try:
-        return found.cast(_arrow_type(kind)), fits
+        return values.cast(_arrow_type(kind)), fits
     except pa.ArrowInvalid:
         return None
 
 
 def _both(one: Any, other: Any) -> Any:
-    import pyarrow.compute as pc
-
     return one if other is None else pc.and_(one, other)
 
 
 def _read_as(kind: str) -> Any:
     """Timestamps as text: the formats of Arrow and Spark differ."""
-    import pyarrow as pa
-
     if kind in INTS:
         return pa.int64()
     return pa.string() if kind in ("timestamp", "date") else _arrow_type(kind)
 
 
 def _arrow_type(kind: str) -> Any:
-    import pyarrow as pa
-
     return {
         "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
         "double": pa.float64(), "boolean": pa.bool_(), "string": pa.string(),

@@ -1,4 +1,4 @@
-"""Chooses the engine of `parse_json`: Spark's parser, or Arrow in Python workers. Pure.
+"""Chooses the engine of `parse_json`: Spark's parser, or Arrow in Python workers.
 
 Both give the same rows. Arrow is faster for large volumes, which are not known in advance, so
 "auto" uses it for brokers only, and only on one machine: executors of a cluster may lack Arrow.
@@ -6,31 +6,34 @@ Both give the same rows. Arrow is faster for large volumes, which are not known 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DefinitionError
-from headrace.transforms import arrow_json
-from headrace.transforms.build_notes import BuildNotes
+from headrace.transforms import build_notes
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 AUTO, SPARK, ARROW = "auto", "spark", "arrow"
-_KEPT = {
-    "string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double",
-    "date", "timestamp", "timestamp_ntz",
-}  # fmt: skip
+_NUMBERS = {"tinyint", "smallint", "int", "bigint", "double"}
+_PARSED = _NUMBERS | {"boolean", "string", "timestamp", "date"}
+_KEPT = _PARSED | {"binary", "float", "timestamp_ntz"}
+_NAME = re.compile(r'[^"\\\x00-\x1f\x7f-\U0010ffff]+')  # a key with one JSON spelling
 
 
-def choose(wish: str, notes: BuildNotes | None, refused: str | None) -> str:
-    """`refused` is the reason why Arrow cannot be used, if there is one."""
+def choose(
+    wish: str, df: DataFrame, schema: StructType, kept: tuple[str, ...], *, has_options: bool
+) -> str:
     if wish not in (AUTO, SPARK, ARROW):
         raise DefinitionError(
             f"Invalid engine for hr.parse_json: {wish!r}.",
             fix='Use engine="auto", "spark" or "arrow".',
             slug="bad-engine",
         )
+    notes = build_notes.current()
+    refused = _find_arrow_problem(df, schema, kept, has_options)
     if notes is not None and notes.is_real_time:
         refused = refused or "a real-time query reads this, where Python is not supported"
     if wish == ARROW and refused:
@@ -46,33 +49,34 @@ def choose(wish: str, notes: BuildNotes | None, refused: str | None) -> str:
     return wish
 
 
-def find_arrow_problem(
-    schema: StructType, kept: Iterable[StructField], has_options: bool, time_parser: str
+def _find_arrow_problem(
+    df: DataFrame, schema: StructType, kept: tuple[str, ...], has_options: bool
 ) -> str | None:
     """Why Arrow might give another result than Spark; None if it cannot."""
     if has_options:
         return "options= change what Spark's parser does"
     if not schema.fields:
         return "the schema has no fields"
-    for one in schema.fields:
-        kind = one.dataType.simpleString()
-        if kind not in arrow_json.KINDS:
-            return f"{one.name} is {_short(kind)}"
-        if not arrow_json.NAME.fullmatch(one.name):
-            return f"JSON has more than one spelling of the name {one.name!r}"
+    time_parser = df.sparkSession.conf.get("spark.sql.legacy.timeParserPolicy", "EXCEPTION") or ""
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if kind not in _PARSED:
+            return f"{field.name} is {_short(kind)}"
+        if not _NAME.fullmatch(field.name):
+            return f"JSON has more than one spelling of the name {field.name!r}"
         if kind in ("timestamp", "date") and time_parser.upper() == "LEGACY":
             return "spark.sql.legacy.timeParserPolicy is LEGACY"
-    for one in kept:
-        if not _can_travel(one.dataType):
-            return f"the kept column {one.name} is {_short(one.dataType.simpleString())}"
-        if one.metadata:  # contains the delay of a watermark, which would be lost
-            return f"the kept column {one.name} has metadata"
+    for column in (df.schema[name] for name in kept):
+        if not _can_travel(column.dataType):
+            return f"the kept column {column.name} is {_short(column.dataType.simpleString())}"
+        if column.metadata:  # contains the delay of a watermark, which would be lost
+            return f"the kept column {column.name} has metadata"
     return None
 
 
 def _can_travel(kind: Any) -> bool:
     if hasattr(kind, "fields"):
-        return all(_can_travel(one.dataType) for one in kind.fields)
+        return all(_can_travel(field.dataType) for field in kind.fields)
     if hasattr(kind, "elementType"):
         return _can_travel(kind.elementType)
     name = kind.simpleString()
