@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json, shared_options
 from headrace.model import times
 from headrace.project import alerts as project_alerts
 from headrace.store.alerts import StoredAlert
@@ -26,9 +26,7 @@ def alerts() -> None:
 @alerts.command("list")
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--all", "all_", is_flag=True, help="Also resolved alerts.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
     """List open alerts, newest first.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import Options, Seconds, as_json, pass_options, shared_options
+from headrace.cli.options import Options, Seconds, pass_options_and_json
 from headrace.cli.signals import Interrupts
 
 RATE = 300  # lines a second; two cores keep up with ease
@@ -43,9 +43,7 @@ RATE = 300  # lines a second; two cores keep up with ease
     is_flag=True,
     help="Use a Kafka broker, which the demo starts: results in milliseconds.",
 )
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def demo(
     options: Options,
     directory: str | None,

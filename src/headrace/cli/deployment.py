@@ -65,7 +65,6 @@ def up(ctx: click.Context, names: tuple[str, ...], foreground: bool) -> None:
 @click.option(
     "--timeout", type=Seconds(), default="5 minutes", show_default=True, help="How long to wait."
 )
-@shared_options
 @pass_options
 def down(options: Options, timeout: float) -> None:
     """Drain all pipelines and end the supervisor.

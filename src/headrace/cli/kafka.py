@@ -19,7 +19,7 @@ import click
 from headrace import processes
 from headrace.cli import spinner, tables
 from headrace.cli.jars import fetch_bundle
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.connectors import jars
 from headrace.driver import java
 from headrace.errors import SetupError
@@ -46,9 +46,7 @@ def kafka() -> None:
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="The default is 9092, or the next free port."
 )
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def up(options: Options, port: int | None, json_: bool) -> None:
     """Start the broker; its data is in .headrace/kafka."""
     work = options.open()
@@ -62,9 +60,7 @@ def up(options: Options, port: int | None, json_: bool) -> None:
 
 @kafka.command()
 @click.option("--delete", is_flag=True, help="Also delete all topics.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def down(options: Options, delete: bool, json_: bool) -> None:
     """End the broker."""
     work = options.open()

@@ -7,7 +7,7 @@ import time
 import click
 
 from headrace.cli import tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.project.workspace import resolve_pipeline
 from headrace.state import lag as state_lag
 
@@ -15,9 +15,7 @@ from headrace.state import lag as state_lag
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--partitions", is_flag=True, help="Also show each partition.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def lag(options: Options, name: str | None, partitions: bool, json_: bool) -> None:
     """Show how far queries are behind in Kafka.
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json, shared_options
 from headrace.explore.quarantine import Quarantine
 from headrace.model.times import clock
 from headrace.project import quarantine as project_quarantine
@@ -31,9 +31,7 @@ def quarantine() -> None:
     show_default=True,
     help="How many of the newest records to show.",
 )
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def list_(options: Options, name: str | None, newest: int, json_: bool) -> None:
     """Count the records by reason, and show the newest.
 

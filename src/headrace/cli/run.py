@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli.options import Options, pass_options, shared_options
+from headrace.cli.options import Options, pass_options
 from headrace.cli.signals import Interrupts
 
 
@@ -17,7 +17,6 @@ from headrace.cli.signals import Interrupts
 @click.option(
     "--replace", is_flag=True, help="Drain the deployed version first; start it again afterwards."
 )
-@shared_options
 @pass_options
 def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> None:
     """Run one pipeline or script here; Ctrl-C drains.

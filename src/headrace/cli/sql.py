@@ -16,7 +16,7 @@ from rich.text import Text
 
 from headrace.cli import definitions, spinner
 from headrace.cli import tables as printing
-from headrace.cli.options import Options, Seconds, as_json, pass_options, shared_options
+from headrace.cli.options import Options, Seconds, pass_options_and_json
 from headrace.errors import SetupError, SqlError, error_from_dict
 from headrace.explore import catalog, dialect
 from headrace.explore.result import AsOf, QueryResult, plain
@@ -43,9 +43,7 @@ RIGHT = ("BIGINT", "INT", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "SMALLINT", "
 )
 @click.option("--timeout", type=Seconds(), default="60s", show_default=True)
 @click.option("--spark", is_flag=True, help="Use Spark instead of DuckDB; starts a JVM.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def sql(
     options: Options, text: str | None, rows: int, timeout: float, spark: bool, json_: bool
 ) -> None:

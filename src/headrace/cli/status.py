@@ -5,16 +5,14 @@ from __future__ import annotations
 import click
 
 from headrace.cli import tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.project import status as project_status
 
 
 @click.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("-w", "--watch", is_flag=True, help="Show changes until Ctrl-C.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def status(options: Options, names: tuple[str, ...], watch: bool, json_: bool) -> None:
     """Show what runs, its state, and why."""
     work = options.open()

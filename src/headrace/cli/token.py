@@ -7,7 +7,7 @@ import time
 import click
 
 from headrace.cli import links, tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.state import api_keys
 
 
@@ -23,9 +23,7 @@ from headrace.state import api_keys
     "--program", metavar="NAME", help="Print an API key for a program; valid until revoked."
 )
 @click.option("--revoke-all", is_flag=True, help="Revoke every link, session and API key.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def token(options: Options, role: str, program: str | None, revoke_all: bool, json_: bool) -> None:
     """Print a link to the page.
 

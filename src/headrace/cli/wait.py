@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 
 from headrace.cli import tables
-from headrace.cli.options import Options, Seconds, as_json, pass_options, shared_options
+from headrace.cli.options import Options, Seconds, pass_options_and_json
 from headrace.errors import Error
 from headrace.model.status import WORKING, PipelineStatus, QueryStatus, State
 from headrace.project import status as project_status
@@ -28,9 +28,7 @@ _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
     help="stopped includes finished and needs-attention.",
 )
 @click.option("--timeout", type=Seconds(), default="60s", show_default=True)
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def wait(options: Options, name: str, until: str, timeout: float, json_: bool) -> None:
     """Wait for a state; exit code 1 after the timeout."""
     seen = wait_until(options.open(), name, until, timeout)

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli import tables
 from headrace.cli.errors import in_words
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.errors import Error
 from headrace.model.findings import Finding
 from headrace.model.times import clock
@@ -22,9 +22,7 @@ LOST = ("kafka-data-lost", "topic-went-back", "topic-missing")
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def why(options: Options, name: str, json_: bool) -> None:
     """Explain the state of a pipeline, and what to do.
 
