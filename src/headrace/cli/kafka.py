@@ -52,10 +52,9 @@ def up(options: Options, port: int | None, json_: bool) -> None:
     work = options.open()
     with spinner.show("starting the broker", quiet=json_):
         found = start_broker(work.places, port)
-    if json_:
-        tables.print_json({"servers": found.servers, "pid": found.process.pid})
-    else:
-        click.echo(f"Kafka listens on {found.servers} (process {found.process.pid})")
+    servers, pid = found.servers, found.process.pid
+    words = f"Kafka listens on {servers} (process {pid})"
+    tables.print_either(words, {"servers": servers, "pid": pid}, json_=json_)
 
 
 @kafka.command()
@@ -67,11 +66,9 @@ def down(options: Options, delete: bool, json_: bool) -> None:
     was_up = stop_broker(work.places)
     if delete:
         shutil.rmtree(work.places.broker.parent, ignore_errors=True)
-    if json_:
-        tables.print_json({"ended": was_up, "deleted": delete})
-    else:
-        text = "Kafka has ended" if was_up else "Kafka was not running"
-        click.echo(text + ("; its data is deleted" if delete else ""))
+    words = "Kafka has ended" if was_up else "Kafka was not running"
+    words += "; its data is deleted" if delete else ""
+    tables.print_either(words, {"ended": was_up, "deleted": delete}, json_=json_)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,9 +176,7 @@ def print_tables(found: list[catalog.Table], *, json_: bool) -> None:
         click.echo("No tables yet: the project declares no sinks, and nothing is deployed.")
         click.echo("Read files by path: SELECT * FROM parquet.`data/metrics`")
         return
-    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("table", "written by", "columns"):
-        grid.add_column(name, no_wrap=name != "columns")
+    grid = printing.grid("table", "written by", "columns", wrap=["columns"])
     for table in found:
         grid.add_row(catalog.sql_name(table.name), table.written_by, table.schema or "")
     printing.console().print(grid)

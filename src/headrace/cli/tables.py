@@ -6,11 +6,11 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -53,6 +53,24 @@ def print_json(body: Any) -> None:
 
 def print_line(line: str | Mapping[str, Any]) -> None:
     click.echo(line if isinstance(line, str) else json.dumps(line, default=str))
+
+
+def print_either(words: str, body: Mapping[str, Any], *, json_: bool) -> None:
+    if json_:
+        print_json(body)
+    else:
+        click.echo(words)
+
+
+def grid(
+    *names: str, right: Collection[str] = (), wrap: Collection[str] = (), indent: int = 0
+) -> Table:
+    """A table without lines. `right`: columns of numbers."""
+    table = Table(box=None, padding=(0, 2, 0, indent), header_style="dim")
+    for name in names:
+        justify: JustifyMethod = "right" if name in right else "left"
+        table.add_column(name, justify=justify, no_wrap=name not in wrap)
+    return table
 
 
 def print_overview(seen: Overview) -> None:
@@ -127,16 +145,11 @@ def finding_line(found: Finding) -> Text:
 
 
 def _query_table(queries: Sequence[QueryStatus]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
-    for name in ("query", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("batch", "rows in", "rows/s in", "rows/s done", "behind", FRESH):
-        table.add_column(name, justify="right", no_wrap=True)
     has_late = any(query.late_rows for query in queries)
-    if has_late:
-        table.add_column("late", justify="right", no_wrap=True)
-    table.add_column("guarantee", no_wrap=True)
-    table.add_column("now")
+    numbers = ["batch", "rows in", "rows/s in", "rows/s done", "behind", FRESH]
+    numbers += ["late"] if has_late else []
+    names = ("query", "state", *numbers, "guarantee", "now")
+    table = grid(*names, right=numbers, wrap=["now"], indent=2)
     for query in queries:
         table.add_row(
             query.name,
@@ -181,17 +194,11 @@ def _behind(query: QueryStatus) -> str:
 
 
 def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("query", no_wrap=True)
-    for name in ("records behind", "oldest waits", "caught up in", "lost in", "measured"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
+    numbers = ("records behind", "oldest waits", "caught up in", "lost in", "measured")
+    table = grid("query", *numbers, "", right=numbers, wrap=[""])
     for lag in found:
-        gone = (
-            f"{lag.lost_records:,} records deleted before they were read"
-            if lag.lost_records
-            else ""
-        )
+        lost = lag.lost_records
+        gone = f"{lost:,} records deleted before they were read" if lost else ""
         note = "" if gone else lag.note
         table.add_row(
             f"{lag.pipeline}/{lag.query}",
@@ -215,9 +222,8 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
     console().print(table)
     for lag in found:
         if lag.group_problem:
-            words = (
-                f"The consumer group of {lag.pipeline}/{lag.query} is stuck: {lag.group_problem}"
-            )
+            name, problem = f"{lag.pipeline}/{lag.query}", lag.group_problem
+            words = f"The consumer group of {name} is stuck: {problem}"
             console().print(Text(words, style="red"))
 
 
@@ -251,10 +257,8 @@ def print_definitions(found: Sequence[Definition]) -> None:
 
 
 def _definition_table(definition: Definition) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
-    for name in ("query", "from → to", "mode", "trigger", "guarantee"):
-        table.add_column(name, no_wrap=name != "from → to")
-    table.add_column("why")
+    names = ("query", "from → to", "mode", "trigger", "guarantee", "why")
+    table = grid(*names, wrap=["from → to", "why"], indent=2)
     for query in definition.queries:
         table.add_row(
             query.name,
@@ -309,11 +313,8 @@ def print_progress(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
         click.echo("No batch has been committed yet.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("at", "query"):
-        table.add_column(name, no_wrap=True)
-    for name in ("batch", "rows", "rows/s in", "rows/s done", "took ms", FRESH, "late"):
-        table.add_column(name, justify="right")
+    numbers = ("batch", "rows", "rows/s in", "rows/s done", "took ms", FRESH, "late")
+    table = grid("at", "query", *numbers, right=numbers, wrap=numbers)
     for item in found:
         batch, fresh = from_spark(item["progress"]), item["fresh"] or {}
         table.add_row(
@@ -334,9 +335,7 @@ def print_versions(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
         click.echo("Nothing has been deployed yet; headrace up deploys the working folder.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("version", "created", "deployed for", "previously for"):
-        table.add_column(name, no_wrap=True)
+    table = grid("version", "created", "deployed for", "previously for")
     for item in found:
         current, earlier = ", ".join(item["current"]), ", ".join(item["earlier"])
         table.add_row(item["version"], clock(item["at"]), current, earlier)

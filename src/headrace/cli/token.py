@@ -44,7 +44,4 @@ def token(options: Options, role: str, program: str | None, revoke_all: bool, js
     else:
         body = {"url": links.link(work, role, time.time())}
         words = f"Open this link; it works once, within an hour:\n  {body['url']}"
-    if json_:
-        tables.print_json(body)
-    else:
-        click.echo(words)
+    tables.print_either(words, body, json_=json_)

@@ -32,10 +32,8 @@ _OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 def wait(options: Options, name: str, until: str, timeout: float, json_: bool) -> None:
     """Wait for a state; exit code 1 after the timeout."""
     seen = wait_until(options.open(), name, until, timeout)
-    if json_:
-        tables.print_json(seen.to_json())
-    else:
-        click.echo(f"{seen.name} is {seen.state}: {seen.why}")
+    words = f"{seen.name} is {seen.state}: {seen.why}"
+    tables.print_either(words, seen.to_json(), json_=json_)
 
 
 def wait_until(work: Workspace, name: str, until: str, timeout_s: float) -> PipelineStatus:

@@ -31,10 +31,9 @@ def warm(json_: bool) -> None:
     with spinner.show("running a sample pipeline to collect Spark's classes", quiet=json_):
         keep(archive)
     took, size = time.monotonic() - began, archive.stat().st_size
-    if json_:
-        tables.print_json({"path": str(archive), "bytes": size, "took_s": round(took, 1)})
-    else:
-        click.echo(f"Archived Spark's classes: {size / 1e6:.0f} MB in {took:.0f} s.\n  {archive}")
+    words = f"Archived Spark's classes: {size / 1e6:.0f} MB in {took:.0f} s.\n  {archive}"
+    body = {"path": str(archive), "bytes": size, "took_s": round(took, 1)}
+    tables.print_either(words, body, json_=json_)
 
 
 def keep(archive: Path) -> None:
