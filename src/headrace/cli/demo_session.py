@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.cli import definitions, kafka, links, spinner
-from headrace.cli.demo_screen import DemoScreen, Watcher
+from headrace.cli.demo_screen import DemoScreen, Watcher, open_screen
 from headrace.cli.follow import say
 from headrace.cli.foreground import OwnSupervisor, check_alive, ensure_supervisor, restore_previous
 from headrace.cli.signals import Interrupts
@@ -22,7 +22,8 @@ from headrace.cli.tables import print_line
 from headrace.connectors.kafka import client_errors
 from headrace.demo import count, expected, folder, terminal_view, topics
 from headrace.demo.paths import PIPELINE, DemoPaths
-from headrace.demo.transports import FileTransport, Transport
+from headrace.demo.topics import Transport
+from headrace.demo.transports import FileTransport
 from headrace.errors import Error, SetupError
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Exit
@@ -120,7 +121,7 @@ def _run(
             session = _Session(options, demo, work, transport, asked, own, interrupts, generator)
             watcher = Watcher(work, demo, transport, version, options.rate)
             try:
-                with DemoScreen(is_live=not options.json and sys.stdout.isatty()) as screen:
+                with open_screen(is_live=not options.json and sys.stdout.isatty()) as screen:
                     ended = session.follow(watcher, screen)
             finally:
                 restore_previous(work, asked, own)

@@ -175,11 +175,11 @@ def count_minutes(want: Mapping[int, int], found: Mapping[int, int], newest: int
         doubled=doubled.total(),
         late=sum(late.values()),
         examples=tuple(
-            f"{_minute(m)}: {found.get(m, 0)} instead of {want.get(m, 0)}"
+            f"{hours_and_minutes(m)}: {found.get(m, 0)} instead of {want.get(m, 0)}"
             for m in wrong[:EXAMPLES_MAX]
         ),
     )
 
 
-def _minute(microseconds: int) -> str:
+def hours_and_minutes(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC).strftime("%H:%MZ")

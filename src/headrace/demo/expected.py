@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,15 +46,6 @@ class LoggedLine(NamedTuple):
     @property
     def is_beat(self) -> bool:
         return self.event_type == "clusterHeartbeat"
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over truth.jsonl."""
-
-    files: int = 0
-    lines: int = 0
-    malformed: int = 0
 
 
 def log_of(line: bytes) -> LoggedLine | None:
@@ -104,14 +94,6 @@ def entries(path: Path) -> Iterator[dict[str, Any]]:
         return
     for line in content[: content.rfind(b"\n") + 1].splitlines():
         yield json.loads(line)
-
-
-def totals(records: Iterable[dict[str, Any]]) -> Totals:
-    files = lines = malformed = 0
-    for entry in records:
-        files, lines = files + 1, lines + entry["lines"]
-        malformed += entry["malformed"]
-    return Totals(files, lines, malformed)
 
 
 def input_files(incoming: Path, account: Path) -> list[Path]:

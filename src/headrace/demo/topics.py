@@ -23,6 +23,7 @@ from headrace.demo.count import Outputs
 from headrace.demo.expected import log_of
 from headrace.demo.latency import Beat, Latency
 from headrace.demo.paths import KAFKA, PIPELINE, DemoPaths
+from headrace.demo.transports import FileTransport
 from headrace.errors import ConfigError, Error, SetupError
 from headrace.model.state_paths import StatePaths
 from headrace.state import alert_topics
@@ -99,8 +100,8 @@ def _not_countable(topics: DemoTopics, name: str, count: int) -> ConfigError:
 
 
 class KafkaTransport:
-    """Owns one connection. While the broker does not answer, the view shows the last known numbers;
-    `pending` does not use them."""
+    """Owns one connection; the methods are described in `FileTransport`. While the broker does not
+    answer, the view shows the last known numbers; `pending` does not use them."""
 
     at_least_once: Collection[str] = ("heartbeats",)
 
@@ -233,6 +234,9 @@ class KafkaTransport:
         for read, when in positions.done(folder):
             if self.topics.logs in read:
                 yield read[self.topics.logs], when * 1000
+
+
+Transport = FileTransport | KafkaTransport
 
 
 def _beat(record: Record) -> Beat | None:
