@@ -12,7 +12,7 @@ from rich.live import Live
 
 from headrace.cli import tables
 from headrace.cli.follow import say
-from headrace.demo import expected, outputs, read_progress, terminal_view
+from headrace.demo import expected, outputs, terminal_view
 from headrace.demo import totals as demo_totals
 from headrace.demo.count import Count
 from headrace.demo.latency import Latency
@@ -90,7 +90,7 @@ class Watcher:
         written = list(expected.entries(demo.truth))
         beats, beat_files = self._transport.beats()
         alerts = outputs.alerts_of(self._work.places)
-        logins = outputs.live_logins(read_progress.result(settings, "logins"))
+        logins = outputs.live_logins(settings)
         for growing in (self._history, self._reasons):
             growing.update()
         self._rows = {
