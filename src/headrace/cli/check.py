@@ -17,7 +17,7 @@ from headrace.cli.options import Options, pass_options_and_json
 from headrace.config import Settings
 from headrace.connectors import kinds
 from headrace.connectors.kafka import broker_client
-from headrace.errors import Error
+from headrace.errors import Error, together
 from headrace.model.pipeline import Definition, Node
 from headrace.project import project_sinks
 
@@ -71,7 +71,7 @@ def check_connections(
         if found is not None:
             reached.append({"name": target.name, "kind": target.kind, "found": found})
     if problems:
-        raise problems[0] if len(problems) == 1 else definitions.WorstProblem(problems)
+        raise together(problems)
     return reached
 
 

@@ -19,7 +19,7 @@ from headrace.demo.latency import Latency
 from headrace.demo.paths import PIPELINE, DemoPaths
 from headrace.demo.topics import Transport
 from headrace.json_file import write_json
-from headrace.model.status import WORKING, PipelineStatus, State
+from headrace.model.status import OVER, WORKING, PipelineStatus
 from headrace.project import runs
 from headrace.project import status as project_status
 from headrace.project.workspace import Workspace
@@ -30,7 +30,6 @@ DRAW_S = 1.0
 LINE_S = 10.0
 LOOK_S = 1.0
 DEEP_LOOK_S = 5.0  # for files and tables
-_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
 class Watcher:
@@ -80,7 +79,7 @@ class Watcher:
     def is_over(self) -> bool:
         """Ignores the state of earlier deployments."""
         status, run = self._status, runs.newest(self._work.places, PIPELINE)
-        if status is None or status.state not in _OVER or run is None:
+        if status is None or status.state not in OVER or run is None:
             return False
         is_ours = run.spec.generation >= self._generation and status.run in (None, run.name)
         return is_ours and not runs.is_open(run)

@@ -21,7 +21,7 @@ from headrace.cli.signals import Interrupts
 from headrace.errors import ControlError, Error, SetupError
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Exit
-from headrace.model.status import PipelineStatus, State
+from headrace.model.status import OVER, PipelineStatus, State
 from headrace.project import control, run_end, runs
 from headrace.project import status as project_status
 from headrace.project.workspace import Target, Workspace, target
@@ -31,7 +31,6 @@ from headrace.supervisor.loop import Supervisor
 POLL_S = 0.1
 PAGE_S = 3.0
 LOCK_S = 20.0
-_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
 def run(
@@ -222,7 +221,7 @@ class _ForegroundRun:
 
     def _is_over(self, status: PipelineStatus, follower: Follower) -> bool:
         """Ignores the state of earlier deployments."""
-        if status.state not in _OVER:
+        if status.state not in OVER:
             return False
         newest = follower.current
         if newest is None:

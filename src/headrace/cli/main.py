@@ -6,7 +6,6 @@ Invariant: the program always ends in `Headrace.main`; an error brings its own e
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from headrace import __version__
 from headrace.cli.errors import UNEXPECTED, show_error, show_interrupt, usage_error
 from headrace.cli.options import Options, shared_options
 from headrace.errors import ConfigError, Error
+from headrace.spelling import closest
 
 # In the order in which a new user needs them. A test compares the texts with the commands' help.
 COMMANDS = {
@@ -90,11 +90,11 @@ class Headrace(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and name not in COMMANDS:
-            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            close = closest(name, COMMANDS)
             raise ConfigError(
                 f'Unknown command "{name}".',
-                why=f'Did you mean "{close[0]}"?' if close else None,
-                fix=f"headrace {close[0]} --help" if close else "headrace --help lists them all",
+                why=f'Did you mean "{close}"?' if close else None,
+                fix=f"headrace {close} --help" if close else "headrace --help lists them all",
                 slug="unknown-command",
             )
         return super().resolve_command(ctx, args)

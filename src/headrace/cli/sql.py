@@ -6,6 +6,7 @@ import contextlib
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from headrace.errors import SetupError, SqlError, error_from_dict
 from headrace.explore import catalog, dialect
 from headrace.explore.result import AsOf, QueryResult, plain
 from headrace.json_file import read_json
-from headrace.model.runs import RunSpec
 from headrace.model.times import clock
 from headrace.project import tables
 from headrace.project.query_workers import QueryWorkers
@@ -85,17 +85,9 @@ def _query_spark(
     sql, views = _for_spark(text, tables.known_names(work))
     with tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
         answer = Path(folder) / "answer.json"
-        spec = RunSpec(
-            run="",
-            pipeline="sql",
-            project=str(work.project),
-            state=str(work.places.state),
-            version=definitions.snapshot(work),
-            profile=work.profile,
-            file="",
-            at=time.time(),
-            question={"sql": sql, "tables": views, "rows_max": rows_max, "answer": str(answer)},
-        )
+        question = {"sql": sql, "tables": views, "rows_max": rows_max, "answer": str(answer)}
+        spec = definitions.child_spec(work, definitions.snapshot(work), "sql")
+        spec = replace(spec, question=question)
         with spinner.show("running the query in Spark (a JVM starts)", quiet=quiet):
             ended = process.to_the_end(work.places, spec, timeout_s)
         if ended.code != 0:

@@ -10,12 +10,11 @@ import click
 from headrace.cli import tables
 from headrace.cli.options import Options, Seconds, pass_options_and_json
 from headrace.errors import Error
-from headrace.model.status import WORKING, PipelineStatus, QueryStatus, State
+from headrace.model.status import OVER, WORKING, PipelineStatus, QueryStatus, State
 from headrace.project import status as project_status
 from headrace.project.workspace import Workspace, resolve_query
 
 POLL_S = 0.25
-_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
 @click.command()
@@ -42,15 +41,12 @@ def wait_until(work: Workspace, name: str, until: str, timeout_s: float) -> Pipe
     deadline = time.monotonic() + timeout_s
     while True:
         seen = project_status.status_of(work, pipeline)
-        if seen is not None and is_reached(seen, _select_queries(seen, query)):
+        queries = tuple(q for q in seen.queries if query in (None, q.name)) if seen else ()
+        if seen is not None and is_reached(seen, queries):
             return seen
         if time.monotonic() >= deadline:
             raise _too_late(name, pipeline, until, timeout_s, seen)
         time.sleep(POLL_S)
-
-
-def _select_queries(seen: PipelineStatus, query: str | None) -> tuple[QueryStatus, ...]:
-    return tuple(item for item in seen.queries if query in (None, item.name))
 
 
 def _is_running(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> bool:
@@ -73,14 +69,10 @@ def _is_caught_up(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> boo
     )
 
 
-def _is_stopped(seen: PipelineStatus, queries: tuple[QueryStatus, ...]) -> bool:
-    return seen.state in _OVER
-
-
 _CONDITIONS: dict[str, Callable[[PipelineStatus, tuple[QueryStatus, ...]], bool]] = {
     "running": _is_running,
     "caught-up": _is_caught_up,
-    "stopped": _is_stopped,
+    "stopped": lambda seen, _: seen.state in OVER,
 }
 
 

@@ -42,19 +42,14 @@ def keep(archive: Path) -> None:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
             fresh = Path(scratch) / "fresh.jsa"
-            why = _run_sample(Path(scratch), fresh)
+            command = [*process.PYTHON, "headrace.driver.warm_up", scratch, str(fresh)]
+            log = Path(scratch) / "log"
+            why = process.run_command(command, Path(scratch), log, WITHIN_S)
             if why or not fresh.exists():
                 raise _warm_error(archive, why or "Java wrote no archive")
             fresh.replace(archive)
     except OSError as exc:
         raise _warm_error(archive, str(exc)) from exc
-
-
-def _run_sample(scratch: Path, fresh: Path) -> str | None:
-    """Return the reason if it failed."""
-    log, module = scratch / "log", "headrace.driver.warm_up"
-    command = [*process.PYTHON, module, str(scratch), str(fresh)]
-    return process.run_command(command, scratch, log, WITHIN_S)
 
 
 def _warm_error(archive: Path, why: str) -> SetupError:
