@@ -104,7 +104,7 @@ def child_spec(work: Workspace, version: str, pipeline: str, file: str = "") -> 
 
 
 def _problems(ended: Exit) -> list[Error]:
-    bodies = list(ended.problems) or ([ended.error] if ended.error else [])
+    bodies = list(ended.all_problems)
     if not bodies and ended.code != 0:
         bodies = [{"what": f"The check ended with code {ended.code} and no message."}]
     kind = SetupError if ended.code == 3 else DefinitionError

@@ -161,18 +161,17 @@ def _report_start(
 ) -> int:
     name = goal.pipeline
     if status is None or status.state == State.STARTING:
-        words = status.why if status else "the supervisor has not reported anything yet"
-        click.secho(f"{name}: deployed {version[:12]}, still starting: {words}", fg="yellow")
+        why = status.why if status else "the supervisor has not reported anything yet"
+        click.secho(f"{name}: deployed {version[:12]}, still starting: {why}", fg="yellow")
         return 0
+    words = f"{name}: deployed {version[:12]}, {status.state}: {status.why}"
     if status.state in _STARTED:
-        click.echo(f"{name}: deployed {version[:12]}, {status.state}: {status.why}")
+        click.echo(words)
         return 0
-    click.secho(
-        f"{name}: deployed {version[:12]}, {status.state}: {status.why}", fg="red", err=True
-    )
+    click.secho(words, fg="red", err=True)
     last = runs.last_ended(work.places, name)
     if last is not None and last.exit is not None:
-        for problem in last.exit.problems or ([last.exit.error] if last.exit.error else []):
+        for problem in last.exit.all_problems:
             click.echo(in_words(problem), err=True)
     if status.state != State.NEEDS_ATTENTION:
         return 1
@@ -188,9 +187,8 @@ def _down(work: Workspace, timeout_s: float) -> int:
             return 0
         names = ", ".join(run.spec.pipeline for run in live)
         click.echo(f"No supervisor runs, but drivers do: {names}. Draining them.")
-        with ensure_supervisor(work, only=None):
-            return _drain_all(work, live, timeout_s)
-    return _drain_all(work, live, timeout_s)
+    with ensure_supervisor(work, only=None):
+        return _drain_all(work, live, timeout_s)
 
 
 def _drain_all(work: Workspace, live: Sequence[Run], timeout_s: float) -> int:

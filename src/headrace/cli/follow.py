@@ -10,8 +10,7 @@ from collections.abc import Collection
 import click
 
 from headrace.cli.errors import in_words
-from headrace.model.events import Event, EventKind
-from headrace.model.runs import Exit
+from headrace.model.events import EventKind
 from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus, State
 from headrace.project import history, runs, tail
@@ -85,19 +84,13 @@ class Follower:
             for line in lines:
                 echo(f"{self._prefix}{history.safe_line(line, self._secrets)}")
         for event in self._events.remaining(_SHOWN):
-            self._print_event(event)
+            query = f"/{event.query}" if event.query else ""
+            say(f"{self._pipeline}{query}: {history.event_words(event)}")
         found = runs.read(self._places, self.current)
         if found is not None and found.exit is not None and self.current not in self._failed:
             self._failed.add(self.current)
-            self._print_failure(found.exit)
-
-    def _print_event(self, event: Event) -> None:
-        name = f"{self._pipeline}/{event.query}" if event.query else self._pipeline
-        say(f"{name}: {history.event_words(event)}")
-
-    def _print_failure(self, ended: Exit) -> None:
-        for problem in ended.problems or ([ended.error] if ended.error else []):
-            echo(in_words(problem), err=True)
+            for problem in found.exit.all_problems:
+                echo(in_words(problem), err=True)
 
     def print_state(self, status: PipelineStatus) -> None:
         """Once each time the pipeline starts to wait or stalls."""

@@ -46,18 +46,27 @@ def run(
     with ensure_supervisor(work, only=goal.pipeline) as own:
         if interrupts.is_set():
             return _report_nothing_started()
-        asked = replace(control.deployment(work, goal, version, dev=True), replaces=replaces)
-        control.ask(work, asked)
-        say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
-        if page := links.when_listening(work, PAGE_S):
-            say(f"page: {page}")
-        try:
+        with deploy(work, goal, version, own, replaces=replaces) as asked:
+            say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
+            if page := links.when_listening(work, PAGE_S):
+                say(f"page: {page}")
             return _ForegroundRun(work, goal, asked, own, interrupts).follow()
-        finally:
-            restore_previous(work, asked, own)
 
 
-def restore_previous(work: Workspace, asked: Request, own: OwnSupervisor | None) -> None:
+@contextmanager
+def deploy(
+    work: Workspace, goal: Target, version: str, own: OwnSupervisor | None, *, replaces: bool
+) -> Iterator[Request]:
+    """Deploy a dev version, and restore the previous one at the end."""
+    asked = replace(control.deployment(work, goal, version, dev=True), replaces=replaces)
+    control.ask(work, asked)
+    try:
+        yield asked
+    finally:
+        _restore_previous(work, asked, own)
+
+
+def _restore_previous(work: Workspace, asked: Request, own: OwnSupervisor | None) -> None:
     """Restore the version that this run replaced, unless another one was deployed since.
 
     A supervisor in this process does it when it ends, so nothing is started only to be drained."""

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,9 +105,8 @@ def overview(seen: Overview) -> RenderableType:
         if status.state != State.DEGRADED:  # its findings follow
             parts.append(Text(f"  {status.why}", style="dim"))
         if status.edited:
-            parts.append(
-                Text(f"  edited since deploy; headrace up {status.name} deploys it", style="yellow")
-            )
+            words = f"  edited since deploy; headrace up {status.name} deploys it"
+            parts.append(Text(words, style="yellow"))
         if status.queries:
             parts.append(_query_table(status.queries))
         parts += [finding_line(finding) for finding in status.all_findings()]
@@ -120,22 +119,19 @@ def overview(seen: Overview) -> RenderableType:
 
 
 def _pipeline_line(status: PipelineStatus) -> Text:
-    line = Text()
-    line.append(status.name, style="bold")
-    line.append("  ")
+    restarts, cost = status.restarts, status.cpu_s_per_million_rows
+    facts = [
+        f"version {status.version[:12]}" if status.version else "",
+        "dev" if status.dev else "",
+        f"profile {status.profile}" if status.profile else "",
+        f"since {clock(status.since)}" if status.since else "",
+        f"{restarts} restart{'s' * (restarts != 1)}" if restarts else "",
+        f"pid {status.pid}" if status.pid else "",
+        f"{cost:g} CPU s per million rows" if cost is not None else "",
+    ]
+    line = Text().append(status.name, style="bold").append("  ")
     line.append(status.state, style=_colour(status.state))
-    facts = [f"version {status.version[:12]}" if status.version else ""]
-    facts.append("dev" if status.dev else "")
-    facts.append(f"profile {status.profile}" if status.profile else "")
-    facts.append(f"since {clock(status.since)}" if status.since else "")
-    facts.append(
-        f"{status.restarts} restart{'s' * (status.restarts != 1)}" if status.restarts else ""
-    )
-    facts.append(f"pid {status.pid}" if status.pid else "")
-    cost = status.cpu_s_per_million_rows
-    facts.append(f"{cost:g} CPU s per million rows" if cost is not None else "")
-    line.append("  " + ", ".join(fact for fact in facts if fact), style="dim")
-    return line
+    return line.append("  " + ", ".join(fact for fact in facts if fact), style="dim")
 
 
 def finding_line(found: Finding) -> Text:
@@ -173,10 +169,10 @@ def now(message: str | None) -> str:
 
 
 def _fresh(query: QueryStatus) -> Text:
+    words = ages(query.fresh_p50_ms, query.fresh_p99_ms)
     if not query.broken_promise or query.fresh_within_s is None:
-        return Text(ages(query.fresh_p50_ms, query.fresh_p99_ms))
-    words = f"{ages(query.fresh_p50_ms, query.fresh_p99_ms)} > {span(query.fresh_within_s)}"
-    return Text(words.strip(), style="bold red")
+        return Text(words)
+    return Text(f"{words} > {span(query.fresh_within_s)}".strip(), style="bold red")
 
 
 def ages(p50_ms: float | None, p99_ms: float | None) -> str:
@@ -243,10 +239,9 @@ def print_definitions(found: Sequence[Definition]) -> None:
     print_warnings(found)
     for definition in found:
         count = len(definition.queries)
+        counted = f"{count} quer{'y' if count == 1 else 'ies'}"
         title = Text(definition.pipeline, style="bold")
-        title.append(
-            f"  {definition.file}, {count} quer{'y' if count == 1 else 'ies'}", style="dim"
-        )
+        title.append(f"  {definition.file}, {counted}", style="dim")
         console().print(title, _definition_table(definition), sep="\n")
         parsed = [f"{n.name} by {', '.join(n.engines)}" for n in definition.nodes if n.engines]
         if parsed:
@@ -273,20 +268,15 @@ def _definition_table(definition: Definition) -> Table:
 
 def sources(definition: Definition, query: Query) -> list[str]:
     """The sources and streams that a query reads, directly or through views."""
-    nodes = {node.name: node for node in definition.nodes}
-    found: dict[str, None] = {}
-    queue, seen = list(query.inputs), set()
-    while queue:
-        name = queue.pop(0)
-        node = nodes.get(name)
-        if name in seen:
-            continue
-        seen.add(name)
-        if node is not None and node.kind == "view":
-            queue = [*node.inputs, *queue]
-        else:
-            found[name] = None
-    return list(found)
+    views = {node.name: node.inputs for node in definition.nodes if node.kind == "view"}
+
+    def through_views(name: str) -> Iterator[str]:
+        for below in views.get(name, ()):
+            yield from through_views(below)
+        if name not in views:
+            yield name
+
+    return list(dict.fromkeys(name for one in query.inputs for name in through_views(one)))
 
 
 def connector_words(connector: Mapping[str, Any]) -> str:

@@ -80,7 +80,7 @@ def print_words(answer: Explanation, gone: Sequence[str] = ()) -> None:
     place = f" (query {failure.query}" if failure.query else ""
     batch = f", batch {failure.batch}" if failure.batch is not None else ""
     click.echo(f"  {run_end.headline(status.name, failure)}{place}{batch}{')' if place else ''}")
-    for problem in failure.problems or ([failure.error] if failure.error else []):
+    for problem in failure.all_problems:
         click.echo(in_words(problem))
     for gap in gone:
         click.echo(f"  gone: {gap}")
