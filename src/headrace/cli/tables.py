@@ -281,14 +281,12 @@ def sources(definition: Definition, query: Query) -> list[str]:
 
 def connector_words(connector: Mapping[str, Any]) -> str:
     """`parquet data/words`, `kafka topic`: the kind and the location."""
-    kind = str(connector.get("kind") or connector.get("type") or "?")
-    fields = connector.get("fields") if isinstance(connector.get("fields"), Mapping) else connector
-    assert isinstance(fields, Mapping)  # noqa: S101 - narrowed just above
-    if kind == "files" and fields.get("format"):
-        kind = str(fields["format"])
+    kind = str(connector["kind"])
+    if kind == "files":
+        kind = str(connector.get("format") or kind)
     for name in ("path", "topic", "subscribe", "table", "stream", "host"):
-        if isinstance(fields.get(name), str):
-            return f"{kind} {fields[name]}"
+        if isinstance(connector.get(name), str):
+            return f"{kind} {connector[name]}"
     return kind
 
 

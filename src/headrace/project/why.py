@@ -56,10 +56,7 @@ def explain(work: Workspace, name: str) -> Explanation:
 
 def explain_pipeline(work: Workspace, pipeline: str) -> Explanation:
     """By a valid name. Reads only this pipeline."""
-    status = project_status.status_of(work, pipeline)
-    if status is None:
-        words = f"not deployed; headrace up {pipeline} deploys and starts it"
-        status = PipelineStatus(pipeline, State.STOPPED, words)
+    status = project_status.status_of(work, pipeline) or project_status.not_deployed(pipeline)
     is_watched = supervisor_lookup.running(work.places) is not None
     return _build_explanation(work, status, None if is_watched else project_status.NOBODY)
 
