@@ -32,7 +32,7 @@ def start(options: Options, name: str, accept_gap: bool, yes: bool) -> None:
     """
     work = options.open()
     accepted = _confirm_gaps(work, name, yes=yes) if accept_gap else None
-    click.echo(control.start(work, name, accepted))
+    click.echo(control.start(work, name, gaps=accepted))
 
 
 def _confirm_gaps(work: Workspace, name: str, *, yes: bool) -> list[Gap]:
@@ -89,7 +89,7 @@ def _stop(work: Workspace, name: str, *, cut: bool) -> tuple[str, int]:
 @pass_options
 def restart(options: Options, name: str) -> None:
     """Drain a pipeline and start it again."""
-    click.echo(control.restart(options.open(), name))
+    click.echo(control.start(options.open(), name, Action.RESTART))
 
 
 @click.command()

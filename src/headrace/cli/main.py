@@ -22,7 +22,7 @@ from headrace.spelling import closest
 
 # In the order in which a new user needs them. A test compares the texts with the commands' help.
 COMMANDS = {
-    "demo": ("headrace.cli.demo:demo", "See a streaming application at work, on files or on Kafka"),
+    "demo": ("headrace.cli.run:demo", "See a streaming application at work, on files or on Kafka"),
     "init": ("headrace.cli.scaffold:init", "Write a small project that runs"),
     "check": ("headrace.cli.check:check", "Find every problem without starting a query"),
     "run": ("headrace.cli.run:run", "Run one pipeline or script here; Ctrl-C drains"),
@@ -30,7 +30,7 @@ COMMANDS = {
     "down": ("headrace.cli.deployment:down", "Drain all pipelines and end the supervisor"),
     "status": ("headrace.cli.status:status", "Show what runs, its state, and why"),
     "why": ("headrace.cli.why:why", "Explain the state of a pipeline, and what to do"),
-    "wait": ("headrace.cli.wait:wait", "Wait for a state; exit code 1 after the timeout"),
+    "wait": ("headrace.cli.status:wait", "Wait for a state; exit code 1 after the timeout"),
     "progress": ("headrace.cli.history:progress", "Show the progress of each query"),
     "logs": ("headrace.cli.history:logs", "Show the output of a pipeline's driver"),
     "events": ("headrace.cli.history:events", "Show what happened: starts, ends, failures"),
@@ -44,8 +44,8 @@ COMMANDS = {
     "rollback": ("headrace.cli.control:rollback", "Go back to an earlier version"),
     "jars": ("headrace.cli.jars:jars", "Jars of connectors: Kafka's, and a development broker"),
     "kafka": ("headrace.cli.kafka:kafka", "A Kafka broker for development, on this machine"),
-    "lag": ("headrace.cli.lag:lag", "Show how far queries are behind in Kafka"),
-    "token": ("headrace.cli.token:token", "Print a link to the page"),
+    "lag": ("headrace.cli.status:lag", "Show how far queries are behind in Kafka"),
+    "token": ("headrace.cli.links:token", "Print a link to the page"),
     "service": ("headrace.cli.service:service", "Run the supervisor under systemd"),
     "warm": ("headrace.cli.warm:warm", "Make pipelines start faster on this machine"),
 }
