@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -117,19 +118,16 @@ def _prepare(
     """Copy and define the targets; return them with their versions. Raises before any deploy."""
     goals = targets(work, names, args)
     version = definitions.snapshot(work)
-    new = [goal for goal in goals if not goal.script and not _is_defined(work, version, goal)]
+    read = partial(deployed.read, work.places, version, work.profile)
+    # Content that was checked before is not checked again: Spark would have to start for it.
+    new = [goal for goal in goals if not goal.script and read(goal.pipeline) is None]
     if new:
         definitions.define_version(work, version, new)
-    known = [deployed.read(work.places, version, work.profile, goal.pipeline) for goal in goals]
-    tables.print_warnings([definition for definition in known if definition])
-    elsewhere = [goal for goal in goals if goal.outside]
-    own = {goal: definitions.snapshot(work, goal.outside) for goal in elsewhere}
-    return [(goal, own.get(goal, version)) for goal in goals]
-
-
-def _is_defined(work: Workspace, version: str, goal: Target) -> bool:
-    """The same content was checked before; Spark need not start for it again."""
-    return deployed.read(work.places, version, work.profile, goal.pipeline) is not None
+    tables.print_warnings([found for goal in goals if (found := read(goal.pipeline))])
+    return [
+        (goal, definitions.snapshot(work, goal.outside) if goal.outside else version)
+        for goal in goals
+    ]
 
 
 def _await_start(work: Workspace, goal: Target) -> PipelineStatus | None:

@@ -183,7 +183,7 @@ class _ForegroundRun:
         pipeline = self.goal.pipeline
         item = desired.read(self.work.places, pipeline)
         generation = item.generation if item else 1
-        follower = Follower(self.work.places, pipeline, generation, secrets=self.work.secrets)
+        follower = Follower(self.work, pipeline, generation)
         while True:
             check_alive(self.own)
             self._handle_interrupts(follower)

@@ -6,7 +6,6 @@ import time
 
 import click
 
-from headrace.cli import tables
 from headrace.cli.options import Options, pass_options_and_json
 from headrace.errors import ConfigError, ControlError
 from headrace.project.control import who
@@ -36,6 +35,8 @@ def token(options: Options, role: str, program: str | None, revoke_all: bool, js
 
     The link works once, within an hour.
     """
+    from headrace.cli import tables  # imports rich, which other users of this module do not need
+
     work = options.open()
     body: dict[str, str | int]
     if revoke_all:
