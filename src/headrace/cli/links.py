@@ -58,16 +58,13 @@ def token(options: Options, role: str, program: str | None, revoke_all: bool, js
 def link(work: Workspace, role: str) -> str:
     found = page.listening(work.places)
     if found is None:
-        is_off = not work.settings.web.enabled
-        raise ControlError(
-            "The page is switched off." if is_off else "The page is not running.",
-            why="[web] enabled is false, or HEADRACE_WEB is off."
-            if is_off
-            else "The supervisor starts it; headrace up starts both.",
-            where=str(work.places.web_log),
-            fix="set [web] enabled = true" if is_off else "headrace up",
-            slug="no-page",
-        )
+        what = "The page is not running."
+        why, fix = "The supervisor starts it; headrace up starts both.", "headrace up"
+        if not work.settings.web.enabled:
+            what = "The page is switched off."
+            why = "[web] enabled is false, or HEADRACE_WEB is off."
+            fix = "set [web] enabled = true"
+        raise ControlError(what, why=why, where=str(work.places.web_log), fix=fix, slug="no-page")
     made_at, valid_s = time.time(), api_keys.LOGIN_S
     secret = api_keys.make(work.places, KeyKind.LOGIN, who(), Role(role), made_at, valid_s)
     return f"{found.url}/?token={secret}"

@@ -63,7 +63,7 @@ def wait_until(work: Workspace, name: str, until: str, timeout_s: float) -> Pipe
         if seen is not None and is_reached(seen, queries):
             return seen
         if time.monotonic() >= deadline:
-            raise _too_late(name, pipeline, until, timeout_s, seen)
+            raise _timeout_error(name, pipeline, until, timeout_s, seen)
         time.sleep(POLL_S)
 
 
@@ -94,7 +94,7 @@ _CONDITIONS: dict[str, Callable[[PipelineStatus, tuple[QueryStatus, ...]], bool]
 }
 
 
-def _too_late(
+def _timeout_error(
     name: str, pipeline: str, until: str, timeout_s: float, seen: PipelineStatus | None
 ) -> Error:
     instead = f"It is {seen.state}: {seen.why}" if seen else "It has never been deployed"

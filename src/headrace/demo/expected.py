@@ -100,12 +100,12 @@ def input_files(incoming: Path, account: Path) -> list[Path]:
     """Every file of the generator, in order. Raises if files are missing or were added."""
     recorded = {str(entry["file"]): int(entry["lines"]) for entry in entries(account)}
     there = {p.name for p in incoming.iterdir() if not p.name.startswith(".")}
-    missing, strange = sorted(recorded.keys() - there), sorted(there - recorded.keys())
-    if missing or strange:
-        first = missing[0] if missing else strange[0]
+    missing, added = sorted(recorded.keys() - there), sorted(there - recorded.keys())
+    if missing or added:
+        first = missing[0] if missing else added[0]
         raise Error(
             f"The input cannot be counted: {first} {'is missing' if missing else 'was added'}.",
-            why=f"{len(missing)} files of the generator are missing, {len(strange)} were added.",
+            why=f"{len(missing)} files of the generator are missing, {len(added)} were added.",
             where=str(incoming),
             fix="start a new demo in another folder: headrace demo --dir DIR",
             slug="demo-input-changed",

@@ -120,10 +120,10 @@ def _body(now: float, dice: random.Random) -> dict[str, Any]:
 
 
 def _lateness(dice: random.Random) -> float:
-    thrown = dice.random()
-    if thrown < _VERY_LATE:
+    roll = dice.random()
+    if roll < _VERY_LATE:
         return _VERY_LATE_S
-    return dice.uniform(*_LATE_S) if thrown < _VERY_LATE + _LATE else 0.0
+    return dice.uniform(*_LATE_S) if roll < _VERY_LATE + _LATE else 0.0
 
 
 def _moment(at: float) -> str:

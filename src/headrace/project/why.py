@@ -71,7 +71,7 @@ def _build_explanation(work: Workspace, status: PipelineStatus, notice: str | No
         notice=notice,
         run=failed.name if failed else None,
         failure=failed.exit if failed else None,
-        trace_lines=_last_words(trace),
+        trace_lines=_end_of_trace(trace),
         trace=trace,
         log=str(work.places.log(status.run)) if status.run else None,
     )
@@ -127,7 +127,7 @@ def is_bad(ended: Exit | None) -> bool:
     return ended is not None and ended.ending in BAD_ENDINGS
 
 
-def _last_words(trace: str | None) -> tuple[str, ...]:
+def _end_of_trace(trace: str | None) -> tuple[str, ...]:
     """The last lines of a trace: its Python traceback, if it has one."""
     if trace is None:
         return ()
