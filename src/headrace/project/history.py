@@ -7,7 +7,7 @@ Drivers' events come from the runs' files, so no store is needed. Events of the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -94,22 +94,24 @@ def _no_run(work: Workspace, pipeline: str, run: str) -> ConfigError:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """An event of a driver or of the supervisor."""
+    """An event of a driver, or with `text` one of the supervisor."""
 
     at: float
     run: str | None
-    query: str | None
     kind: str
-    words: Callable[[], str]  # a run may have many events, of which few are printed
-    data: Mapping[str, Any]
+    event: Event | None = None
+    text: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        body = {"at": self.at, "event": self.kind, "query": self.query, "run": self.run}
-        return {**self.data, **body}
+        query = self.event.query if self.event else None
+        body = {"at": self.at, "event": self.kind, "query": query, "run": self.run}
+        return {**self.event.data, **body} if self.event else {**body, "text": self.text}
 
     def in_words(self) -> str:
-        query = f" {self.query}:" if self.query else ""
-        return f"{clock(self.at)}{query} {self.words()}"
+        if self.event is None:
+            return f"{clock(self.at)} {self.kind.replace('_', ' ')}: {self.text}"
+        query = f" {self.event.query}:" if self.event.query else ""
+        return f"{clock(self.at)}{query} {event_words(self.event)}"
 
 
 def events(
@@ -122,7 +124,7 @@ def events(
 
     def read(run: str, file: EventFile) -> list[HistoryEvent]:
         return [
-            HistoryEvent(e.at, run, e.query, e.kind.value, partial(event_words, e), e.data)
+            HistoryEvent(e.at, run, e.kind.value, e)
             for e in file.remaining(kinds)
             if not query or e.query == query
         ]
@@ -153,15 +155,8 @@ def _read_decisions(work: Workspace, pipeline: str, after: int) -> tuple[list[Hi
 
     ask = partial(recorded.recent, pipeline=pipeline, limit=recorded.LIMIT_MAX, after=after)
     found = db.read(work.places.history, ask, is_optional=True) or []
-    events = [
-        HistoryEvent(e.at, e.run, None, e.kind, partial(_decision_words, e), {"text": e.text})
-        for e in found
-    ]
+    events = [HistoryEvent(e.at, e.run, e.kind, text=e.text) for e in found]
     return events, found[-1].id if found else after
-
-
-def _decision_words(event: recorded.StoredEvent) -> str:
-    return f"{event.kind.replace('_', ' ')}: {event.text}"
 
 
 def _by_time(
