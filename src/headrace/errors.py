@@ -25,7 +25,7 @@ class Error(Exception):
     """The base class: `what` is a sentence with actual names and values; the rest is optional."""
 
     slug: ClassVar[str] = "error"
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Problems(DefinitionError):  # noqa: N818 (it is several)
         self.problems = tuple(one for problem in problems for one in each_of(problem))
         count = len(self.problems)
         super().__init__(f"{count} problem{'s' if count != 1 else ''} found.")
+        self.exit_code = max((problem.exit_code for problem in self.problems), default=2)
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)

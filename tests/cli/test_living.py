@@ -630,12 +630,12 @@ def test_a_stopped_pipeline_whose_record_is_damaged_waits_for_a_person(
 def test_a_supervisor_that_does_not_answer_is_told(
     living: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.project import control
+    from headrace.state import requests
 
     living.deployed()
     living.supervised()
-    real = control.answer
-    monkeypatch.setattr(control, "answer", lambda work, asked, _s=0: real(work, asked, 0.1))
+    real = requests.answer_of
+    monkeypatch.setattr(requests, "answer_of", lambda places, id_, _s: real(places, id_, 0.1))
 
     done = living.headrace("start", "hello")
 

@@ -83,7 +83,8 @@ def test_before_anything_is_there_it_says_what_it_waits_for() -> None:
 
 
 def test_restarts_and_a_machine_too_slow_are_shown() -> None:
-    seen = replace(whole(), restarts=2, is_slowed=True, rate=75)
+    restarted = replace(status(history=3), restarts=2)
+    seen = replace(whole(), status=restarted, is_slowed=True, rate=75)
 
     assert "2 restarts" in shown(seen)
     assert "too slow: lowered to 75 lines/s" in shown(seen)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 
 import click
-from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
-from headrace.model import times
+from headrace.cli.options import Options, pass_options_and_json, shared_options
+from headrace.model.times import span
 from headrace.project import alerts as project_alerts
 from headrace.store.alerts import StoredAlert
 
@@ -26,9 +25,7 @@ def alerts() -> None:
 @alerts.command("list")
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--all", "all_", is_flag=True, help="Also resolved alerts.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
     """List open alerts, newest first.
 
@@ -45,13 +42,8 @@ def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
     if not seen:
         click.echo("No alerts." if is_all else "No open alerts.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("state", "severity"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("title")
-    for name in ("of", "opened", "updated"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("count", justify="right")
+    names = ("state", "severity", "title", "of", "opened", "updated", "count")
+    table = tables.grid(*names, right=["count"], wrap=["title", "count"])
     now = time.time()
     for alert in seen:
         table.add_row(
@@ -59,10 +51,7 @@ def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
             Text(alert.severity, style=_COLOURS.get(alert.severity, "")),
             Text(alert.title),
             "/".join(part for part in (alert.pipeline, alert.query) if part),
-            *(
-                f"{times.span(max(0.0, now - at))} ago"
-                for at in (alert.opened_at, alert.updated_at)
-            ),
+            *(f"{span(max(0.0, now - at))} ago" for at in (alert.opened_at, alert.updated_at)),
             f"{alert.count:,}",
         )
     tables.console().print(table)

@@ -13,11 +13,11 @@ from functools import partial
 import click
 
 from headrace.cli import definitions, tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.config import Settings
 from headrace.connectors import kinds
 from headrace.connectors.kafka import broker_client
-from headrace.errors import Error
+from headrace.errors import Error, together
 from headrace.model.pipeline import Definition, Node
 from headrace.project import project_sinks
 
@@ -25,9 +25,7 @@ from headrace.project import project_sinks
 @click.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--connect", is_flag=True, help="Also connect to every broker in the definitions.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def check(options: Options, names: tuple[str, ...], connect: bool, json_: bool) -> None:
     """Find every problem without starting a query.
 
@@ -73,7 +71,7 @@ def check_connections(
         if found is not None:
             reached.append({"name": target.name, "kind": target.kind, "found": found})
     if problems:
-        raise problems[0] if len(problems) == 1 else definitions.WorstProblem(problems)
+        raise together(problems)
     return reached
 
 

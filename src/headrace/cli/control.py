@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from headrace.cli import spinner
-from headrace.cli.options import Options, pass_options, shared_options
+from headrace.cli.options import Options, pass_options
 from headrace.errors import ControlError
 from headrace.model.gaps import Gap
 from headrace.model.requests import Action
@@ -23,7 +23,6 @@ from headrace.project.workspace import Workspace, resolve_pipeline
     "--accept-gap", is_flag=True, help="Continue once without records that the broker has deleted."
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@shared_options
 @pass_options
 def start(options: Options, name: str, accept_gap: bool, yes: bool) -> None:
     """Start the deployed version of a pipeline.
@@ -33,7 +32,7 @@ def start(options: Options, name: str, accept_gap: bool, yes: bool) -> None:
     """
     work = options.open()
     accepted = _confirm_gaps(work, name, yes=yes) if accept_gap else None
-    click.echo(control.start(work, name, accepted))
+    click.echo(control.start(work, name, gaps=accepted))
 
 
 def _confirm_gaps(work: Workspace, name: str, *, yes: bool) -> list[Gap]:
@@ -50,7 +49,6 @@ def _confirm_gaps(work: Workspace, name: str, *, yes: bool) -> list[Gap]:
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option("--cut", is_flag=True, help="Do not wait for a batch boundary.")
-@shared_options
 @pass_options
 def stop(options: Options, name: str, cut: bool) -> None:
     """Stop a pipeline at a batch boundary.
@@ -88,18 +86,16 @@ def _stop(work: Workspace, name: str, *, cut: bool) -> tuple[str, int]:
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@shared_options
 @pass_options
 def restart(options: Options, name: str) -> None:
     """Drain a pipeline and start it again."""
-    click.echo(control.restart(options.open(), name))
+    click.echo(control.start(options.open(), name, Action.RESTART))
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.argument("version", metavar="[VERSION]", required=False)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@shared_options
 @pass_options
 def rollback(options: Options, name: str, version: str | None, yes: bool) -> None:
     """Go back to an earlier version.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.cli import spinner
@@ -15,9 +16,9 @@ from headrace.errors import (
     ConfigError,
     DefinitionError,
     Error,
-    Problems,
     SetupError,
     error_from_dict,
+    together,
 )
 from headrace.json_file import read_json
 from headrace.model.pipeline import Definition
@@ -75,7 +76,8 @@ def define_version(
     left = [target.file for target in wanted]
     with spinner.show(f"checking {what} (starts Spark, runs no query)", quiet=quiet):
         while left:
-            spec = _spec(work, version, wanted[0].pipeline, left)
+            spec = child_spec(work, version, wanted[0].pipeline, left[0])
+            spec = replace(spec, define=tuple(left))
             try:
                 problems += _problems(process.to_the_end(work.places, spec, TIMEOUT_S))
                 break
@@ -83,11 +85,12 @@ def define_version(
                 problems.append(exc)
                 left.remove(str(exc.where))
     if problems:
-        raise problems[0] if len(problems) == 1 else WorstProblem(problems)
+        raise together(problems)
     return [_read(work, version, target) for target in wanted]
 
 
-def _spec(work: Workspace, version: str, pipeline: str, files: Sequence[str]) -> RunSpec:
+def child_spec(work: Workspace, version: str, pipeline: str, file: str = "") -> RunSpec:
+    """For a driver that runs no pipeline and ends by itself."""
     return RunSpec(
         run="",
         pipeline=pipeline,
@@ -95,22 +98,13 @@ def _spec(work: Workspace, version: str, pipeline: str, files: Sequence[str]) ->
         state=str(work.places.state),
         version=version,
         profile=work.profile,
-        file=files[0],
+        file=file,
         at=time.time(),
-        define=tuple(files),
     )
 
 
-class WorstProblem(Problems):
-    """Several problems. Those of the machine (3) outrank those of definitions (2)."""
-
-    def __init__(self, problems: Sequence[Error]) -> None:
-        super().__init__(problems)
-        self.exit_code = max(problem.exit_code for problem in problems)  # type: ignore[misc]
-
-
 def _problems(ended: Exit) -> list[Error]:
-    bodies = list(ended.problems) or ([ended.error] if ended.error else [])
+    bodies = list(ended.all_problems)
     if not bodies and ended.code != 0:
         bodies = [{"what": f"The check ended with code {ended.code} and no message."}]
     kind = SetupError if ended.code == 3 else DefinitionError

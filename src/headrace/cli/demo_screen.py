@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
 
 from rich.live import Live
 
 from headrace.cli import tables
 from headrace.cli.follow import say
-from headrace.demo import expected, outputs, read_progress, terminal_view
+from headrace.demo import expected, outputs, terminal_view
 from headrace.demo import totals as demo_totals
 from headrace.demo.count import Count
 from headrace.demo.latency import Latency
 from headrace.demo.paths import PIPELINE, DemoPaths
-from headrace.demo.transports import Transport
+from headrace.demo.topics import Transport
 from headrace.json_file import write_json
-from headrace.model.status import WORKING, PipelineStatus, State
+from headrace.model.status import OVER, WORKING, PipelineStatus
 from headrace.project import runs
 from headrace.project import status as project_status
 from headrace.project.workspace import Workspace
 from headrace.state import definitions as deployed
 from headrace.state import desired
-from headrace.store.alerts import StoredAlert
 
 DRAW_S = 1.0
 LINE_S = 10.0
 LOOK_S = 1.0
 DEEP_LOOK_S = 5.0  # for files and tables
-_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
 class Watcher:
@@ -52,12 +51,9 @@ class Watcher:
             outputs.quarantine_folder(work.settings), outputs.reasons_in
         )
         self._history = outputs.GrowingOutput(demo.history, outputs.rows_in)
-        self._beats: tuple[int, int | None] = (0, None)
-        self._totals = expected.Totals()
-        self._alerts: list[StoredAlert] = []
+        self._view = terminal_view.ViewState(folder=str(demo.folder), phase="", rate=rate)
+        self._rows: dict[str, int] = {}  # by output
         self._before = {alert.id for alert in outputs.alerts_of(work.places)}
-        self._logins: list[tuple[int, int]] = []
-        self._bytes = 0
         self._names: frozenset[str] = frozenset()
         self._looked = self._looked_deep = float("-inf")
 
@@ -83,29 +79,53 @@ class Watcher:
     def is_over(self) -> bool:
         """Ignores the state of earlier deployments."""
         status, run = self._status, runs.newest(self._work.places, PIPELINE)
-        if status is None or status.state not in _OVER or run is None:
+        if status is None or status.state not in OVER or run is None:
             return False
         is_ours = run.spec.generation >= self._generation and status.run in (None, run.name)
         return is_ours and not runs.is_open(run)
 
     def _look_deep(self, now: float) -> None:
         settings, demo = self._work.settings, self._demo
-        self._totals = expected.totals(expected.entries(demo.truth))
-        self._bytes, self._beats = self._transport.input_bytes(), self._transport.beats()
-        self._alerts = outputs.alerts_of(self._work.places)
-        self._logins = outputs.live_logins(read_progress.result(settings, "logins"))
+        written = list(expected.entries(demo.truth))
+        beats, beat_files = self._transport.beats()
+        alerts = outputs.alerts_of(self._work.places)
+        logins = outputs.live_logins(settings)
         for growing in (self._history, self._reasons):
             growing.update()
-        behind = self._transport.behind(self._pace.rate)
-        is_running = self.state in WORKING
-        before, self._pace = (
-            self._pace,
-            demo_totals.adjust_pace(self._pace, behind, now, is_running=is_running),
+        self._rows = {
+            "history": self._history.sums.total(),
+            "heartbeats": beats,
+            "logins": len(logins),
+            outputs.QUARANTINE: self._reasons.sums.total(),
+            "overloaded": sum(alert.count for alert in alerts if alert.query == "overloaded"),
+            "silent": sum(alert.count for alert in alerts if alert.query == "silent"),
+        }
+        files = {"history": len(self._history.seen)}
+        if beat_files is not None:
+            files["heartbeats"] = beat_files
+        self._adjust_rate(now)
+        self._view = replace(
+            self._view,
+            rate=self._pace.rate,
+            is_slowed=self._pace.lowered,
+            lines=sum(entry["lines"] for entry in written),
+            malformed=sum(entry["malformed"] for entry in written),
+            input_bytes=self._transport.input_bytes(),
+            files=files,
+            logins=logins,
+            alerts=alerts,
+            quarantine=self._reasons.sums,
         )
-        if self._pace.rate != before.rate:
-            write_json(demo.control, {"rate": self._pace.rate})
+
+    def _adjust_rate(self, now: float) -> None:
+        rate = self._pace.rate
+        behind = self._transport.behind(rate)
+        is_running = self.state in WORKING
+        self._pace = demo_totals.adjust_pace(self._pace, behind, now, is_running=is_running)
+        if self._pace.rate != rate:
+            write_json(self._demo.control, {"rate": self._pace.rate})
             say(
-                f"this machine is too slow for {before.rate} lines a second ({behind} s behind); "
+                f"this machine is too slow for {rate} lines a second ({behind} s behind); "
                 f"lowered the rate to {self._pace.rate}",
                 colour="yellow",
             )
@@ -121,43 +141,11 @@ class Watcher:
 
     def has_silence(self) -> bool:
         """The alert for the silent cluster has opened in this demo, not in an earlier one."""
-        return any(a.query == "silent" and a.id not in self._before for a in self._alerts)
-
-    def _rows_by_output(self) -> dict[str, int]:
-        return {
-            "history": self._history.sums.total(),
-            "heartbeats": self._beats[0],
-            "logins": len(self._logins),
-            outputs.QUARANTINE: self._reasons.sums.total(),
-            **{
-                query: sum(alert.count for alert in self._alerts if alert.query == query)
-                for query in ("overloaded", "silent")
-            },
-        }
+        return any(a.query == "silent" and a.id not in self._before for a in self._view.alerts)
 
     def take_snapshot(self, phase: str) -> terminal_view.ViewState:
-        return terminal_view.ViewState(
-            folder=str(self._demo.folder),
-            phase=phase,
-            status=self._status,
-            totals=self._tally.with_rows_out(self._rows_by_output()),
-            rate=self._pace.rate,
-            is_slowed=self._pace.lowered,
-            lines=self._totals.lines,
-            malformed=self._totals.malformed,
-            input_bytes=self._bytes,
-            behind=self._pace.behind,
-            files=self._files(),
-            logins=self._logins,
-            alerts=self._alerts,
-            quarantine=self._reasons.sums,
-            restarts=self._status.restarts if self._status else 0,
-        )
-
-    def _files(self) -> dict[str, int]:
-        beats = self._beats[1]
-        found = {"history": len(self._history.seen)}
-        return found if beats is None else {**found, "heartbeats": beats}
+        totals = self._tally.with_rows_out(self._rows)
+        return replace(self._view, phase=phase, status=self._status, totals=totals)
 
     def _latencies(self, measured: Mapping[str, Latency]) -> dict[str, Any]:
         """As measured from outside, else as the query itself reports."""
@@ -171,7 +159,7 @@ class Watcher:
     def to_json(self, counted: Count, measured: Mapping[str, Latency]) -> dict[str, Any]:
         """The last line of `--json`. `files` counts the files of history and heartbeats."""
         self._look_deep(time.monotonic())
-        totals = self._tally.with_rows_out(self._rows_by_output())
+        totals = self._tally.with_rows_out(self._rows)
         return {
             "lost": counted.lost,
             "doubled": counted.doubled,
@@ -180,7 +168,7 @@ class Watcher:
             "quarantined": counted.quarantined,
             "restarts": self._status.restarts if self._status else 0,
             "repeated": counted.repeated,
-            "files": sum(self._files().values()),
+            "files": sum(self._view.files.values()),
             "latency_ms": self._latencies(measured),
             "alerts": {"overloaded": counted.overloaded, "silent": counted.silent},
             "queries": {name: totals[name].to_json() for name in sorted(totals)},
@@ -190,23 +178,9 @@ class Watcher:
 class DemoScreen:
     """Draws every second on a terminal; otherwise prints a line on stderr now and then."""
 
-    def __init__(self, *, is_live: bool) -> None:
-        self._live = Live(console=tables.console(), auto_refresh=False) if is_live else None
+    def __init__(self, live: Live | None) -> None:
+        self._live = live
         self._shown_at = float("-inf")
-
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def show(self, seen: terminal_view.ViewState, *, is_news: bool = False) -> None:
         now = time.monotonic()
@@ -217,3 +191,10 @@ class DemoScreen:
             self._live.update(terminal_view.render(seen, self._live.console.height), refresh=True)
         else:
             say(terminal_view.line(seen))
+
+
+@contextmanager
+def open_screen(*, is_live: bool) -> Iterator[DemoScreen]:
+    live = Live(console=tables.console(), auto_refresh=False) if is_live else None
+    with live or nullcontext():
+        yield DemoScreen(live)

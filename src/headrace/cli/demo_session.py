@@ -14,15 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.cli import definitions, kafka, links, spinner
-from headrace.cli.demo_screen import DemoScreen, Watcher
+from headrace.cli.demo_screen import DemoScreen, Watcher, open_screen
 from headrace.cli.follow import say
-from headrace.cli.foreground import OwnSupervisor, check_alive, ensure_supervisor, restore_previous
+from headrace.cli.foreground import OwnSupervisor, check_alive, deploy, ensure_supervisor
 from headrace.cli.signals import Interrupts
 from headrace.cli.tables import print_line
 from headrace.connectors.kafka import client_errors
 from headrace.demo import count, expected, folder, terminal_view, topics
 from headrace.demo.paths import PIPELINE, DemoPaths
-from headrace.demo.transports import FileTransport, Transport
+from headrace.demo.topics import Transport
+from headrace.demo.transports import FileTransport
 from headrace.errors import Error, SetupError
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Exit
@@ -112,18 +113,16 @@ def _run(
         return 0
     generator = _generator(demo, options.rate, seed, transport.generator_args())
     try:
-        with ensure_supervisor(work, only=PIPELINE) as own:
-            asked = replace(control.deployment(work, goal, version, dev=True), replaces=True)
-            control.ask(work, asked)
+        with (
+            ensure_supervisor(work, only=PIPELINE) as own,
+            deploy(work, goal, version, own, replaces=True) as asked,
+        ):
             if page := links.when_listening(work):
                 say(f"page: {page}")
             session = _Session(options, demo, work, transport, asked, own, interrupts, generator)
             watcher = Watcher(work, demo, transport, version, options.rate)
-            try:
-                with DemoScreen(is_live=not options.json and sys.stdout.isatty()) as screen:
-                    ended = session.follow(watcher, screen)
-            finally:
-                restore_previous(work, asked, own)
+            with open_screen(is_live=not options.json and sys.stdout.isatty()) as screen:
+                ended = session.follow(watcher, screen)
     finally:
         generator.end()
     return _report(options, demo, transport, watcher, ended)
@@ -139,12 +138,9 @@ def _generator(demo: DemoPaths, rate: int, seed: int, where_to: Sequence[str]) -
 
 @dataclass(frozen=True, slots=True)
 class _DemoEnd:
-    """`is_read`: the pipeline has read all input, so the outputs can be counted."""
-
-    is_read: bool
+    is_read: bool  # the pipeline has read all input, so the outputs can be counted
     exit: Exit | None
-    needs_attention: bool = False
-    why: str = ""
+    attention: str | None = None  # why a person is needed
 
 
 @dataclass
@@ -239,8 +235,8 @@ class _Session:
 
     def _over(self, watcher: Watcher) -> _DemoEnd:
         last = runs.last_ended(self.work.places, PIPELINE)
-        is_attention = watcher.state == State.NEEDS_ATTENTION
-        return _DemoEnd(False, last.exit if last else None, is_attention, watcher.why)
+        attention = watcher.why if watcher.state == State.NEEDS_ATTENTION else None
+        return _DemoEnd(False, last.exit if last else None, attention)
 
     def _check_generator(self) -> None:
         if self.generator.code is not None:
@@ -257,9 +253,9 @@ class _Session:
 def _report(
     options: DemoOptions, demo: DemoPaths, transport: Transport, watcher: Watcher, ended: _DemoEnd
 ) -> int:
-    say(run_end.headline(PIPELINE, ended.exit), colour="red" if ended.needs_attention else "green")
-    if ended.needs_attention:
-        say(f"needs attention: {ended.why}", colour="red")
+    say(run_end.headline(PIPELINE, ended.exit), colour="red" if ended.attention else "green")
+    if ended.attention:
+        say(f"needs attention: {ended.attention}", colour="red")
         say(f"details: headrace --project {options.folder} why {PIPELINE}")
         return run_end.code_of(ended.exit, needs_attention=True, script=False)
     if not ended.is_read:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -65,7 +66,6 @@ def up(ctx: click.Context, names: tuple[str, ...], foreground: bool) -> None:
 @click.option(
     "--timeout", type=Seconds(), default="5 minutes", show_default=True, help="How long to wait."
 )
-@shared_options
 @pass_options
 def down(options: Options, timeout: float) -> None:
     """Drain all pipelines and end the supervisor.
@@ -118,19 +118,16 @@ def _prepare(
     """Copy and define the targets; return them with their versions. Raises before any deploy."""
     goals = targets(work, names, args)
     version = definitions.snapshot(work)
-    new = [goal for goal in goals if not goal.script and not _is_defined(work, version, goal)]
+    read = partial(deployed.read, work.places, version, work.profile)
+    # Content that was checked before is not checked again: Spark would have to start for it.
+    new = [goal for goal in goals if not goal.script and read(goal.pipeline) is None]
     if new:
         definitions.define_version(work, version, new)
-    known = [deployed.read(work.places, version, work.profile, goal.pipeline) for goal in goals]
-    tables.print_warnings([definition for definition in known if definition])
-    elsewhere = [goal for goal in goals if goal.outside]
-    own = {goal: definitions.snapshot(work, goal.outside) for goal in elsewhere}
-    return [(goal, own.get(goal, version)) for goal in goals]
-
-
-def _is_defined(work: Workspace, version: str, goal: Target) -> bool:
-    """The same content was checked before; Spark need not start for it again."""
-    return deployed.read(work.places, version, work.profile, goal.pipeline) is not None
+    tables.print_warnings([found for goal in goals if (found := read(goal.pipeline))])
+    return [
+        (goal, definitions.snapshot(work, goal.outside) if goal.outside else version)
+        for goal in goals
+    ]
 
 
 def _await_start(work: Workspace, goal: Target) -> PipelineStatus | None:
@@ -162,18 +159,17 @@ def _report_start(
 ) -> int:
     name = goal.pipeline
     if status is None or status.state == State.STARTING:
-        words = status.why if status else "the supervisor has not reported anything yet"
-        click.secho(f"{name}: deployed {version[:12]}, still starting: {words}", fg="yellow")
+        why = status.why if status else "the supervisor has not reported anything yet"
+        click.secho(f"{name}: deployed {version[:12]}, still starting: {why}", fg="yellow")
         return 0
+    words = f"{name}: deployed {version[:12]}, {status.state}: {status.why}"
     if status.state in _STARTED:
-        click.echo(f"{name}: deployed {version[:12]}, {status.state}: {status.why}")
+        click.echo(words)
         return 0
-    click.secho(
-        f"{name}: deployed {version[:12]}, {status.state}: {status.why}", fg="red", err=True
-    )
+    click.secho(words, fg="red", err=True)
     last = runs.last_ended(work.places, name)
     if last is not None and last.exit is not None:
-        for problem in last.exit.problems or ([last.exit.error] if last.exit.error else []):
+        for problem in last.exit.all_problems:
             click.echo(in_words(problem), err=True)
     if status.state != State.NEEDS_ATTENTION:
         return 1
@@ -189,9 +185,8 @@ def _down(work: Workspace, timeout_s: float) -> int:
             return 0
         names = ", ".join(run.spec.pipeline for run in live)
         click.echo(f"No supervisor runs, but drivers do: {names}. Draining them.")
-        with ensure_supervisor(work, only=None):
-            return _drain_all(work, live, timeout_s)
-    return _drain_all(work, live, timeout_s)
+    with ensure_supervisor(work, only=None):
+        return _drain_all(work, live, timeout_s)
 
 
 def _drain_all(work: Workspace, live: Sequence[Run], timeout_s: float) -> int:

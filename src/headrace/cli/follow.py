@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Collection
 
 import click
 
 from headrace.cli.errors import in_words
-from headrace.model.events import Event, EventKind
-from headrace.model.runs import Exit
-from headrace.model.state_paths import StatePaths
+from headrace.model.events import EventKind
 from headrace.model.status import PipelineStatus, State
 from headrace.project import history, runs, tail
+from headrace.project.workspace import Workspace
 from headrace.state.event_file import EventFile
 
 _SHOWN = {
@@ -45,20 +43,12 @@ def echo(text: str, *, err: bool = False) -> None:
 class Follower:
     """Owns the reading positions in the files of the current run."""
 
-    def __init__(
-        self,
-        places: StatePaths,
-        pipeline: str,
-        generation: int,
-        prefix: str = "",
-        secrets: Collection[str] = (),
-    ) -> None:
+    def __init__(self, work: Workspace, pipeline: str, generation: int) -> None:
         self.current: str | None = None
-        self._places = places
+        self._places = work.places
+        self._secrets = work.secrets
         self._pipeline = pipeline
         self._generation = generation
-        self._prefix = prefix
-        self._secrets = secrets
         self._log: tail.Tail | None = None
         self._events: EventFile | None = None
         self._state: tuple[str, str | None] = ("", None)
@@ -83,21 +73,15 @@ class Follower:
             return
         while lines := self._log.lines(whole=not last):
             for line in lines:
-                echo(f"{self._prefix}{history.safe_line(line, self._secrets)}")
+                echo(history.safe_line(line, self._secrets))
         for event in self._events.remaining(_SHOWN):
-            self._print_event(event)
+            query = f"/{event.query}" if event.query else ""
+            say(f"{self._pipeline}{query}: {history.event_words(event)}")
         found = runs.read(self._places, self.current)
         if found is not None and found.exit is not None and self.current not in self._failed:
             self._failed.add(self.current)
-            self._print_failure(found.exit)
-
-    def _print_event(self, event: Event) -> None:
-        name = f"{self._pipeline}/{event.query}" if event.query else self._pipeline
-        say(f"{name}: {history.event_words(event)}")
-
-    def _print_failure(self, ended: Exit) -> None:
-        for problem in ended.problems or ([ended.error] if ended.error else []):
-            echo(in_words(problem), err=True)
+            for problem in found.exit.all_problems:
+                echo(in_words(problem), err=True)
 
     def print_state(self, status: PipelineStatus) -> None:
         """Once each time the pipeline starts to wait or stalls."""

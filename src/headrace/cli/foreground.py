@@ -21,7 +21,7 @@ from headrace.cli.signals import Interrupts
 from headrace.errors import ControlError, Error, SetupError
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Exit
-from headrace.model.status import PipelineStatus, State
+from headrace.model.status import OVER, PipelineStatus, State
 from headrace.project import control, run_end, runs
 from headrace.project import status as project_status
 from headrace.project.workspace import Target, Workspace, target
@@ -31,7 +31,6 @@ from headrace.supervisor.loop import Supervisor
 POLL_S = 0.1
 PAGE_S = 3.0
 LOCK_S = 20.0
-_OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)
 
 
 def run(
@@ -47,18 +46,27 @@ def run(
     with ensure_supervisor(work, only=goal.pipeline) as own:
         if interrupts.is_set():
             return _report_nothing_started()
-        asked = replace(control.deployment(work, goal, version, dev=True), replaces=replaces)
-        control.ask(work, asked)
-        say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
-        if page := links.when_listening(work, PAGE_S):
-            say(f"page: {page}")
-        try:
+        with deploy(work, goal, version, own, replaces=replaces) as asked:
+            say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
+            if page := links.when_listening(work, PAGE_S):
+                say(f"page: {page}")
             return _ForegroundRun(work, goal, asked, own, interrupts).follow()
-        finally:
-            restore_previous(work, asked, own)
 
 
-def restore_previous(work: Workspace, asked: Request, own: OwnSupervisor | None) -> None:
+@contextmanager
+def deploy(
+    work: Workspace, goal: Target, version: str, own: OwnSupervisor | None, *, replaces: bool
+) -> Iterator[Request]:
+    """Deploy a dev version, and restore the previous one at the end."""
+    asked = replace(control.deployment(work, goal, version, dev=True), replaces=replaces)
+    control.ask(work, asked)
+    try:
+        yield asked
+    finally:
+        _restore_previous(work, asked, own)
+
+
+def _restore_previous(work: Workspace, asked: Request, own: OwnSupervisor | None) -> None:
     """Restore the version that this run replaced, unless another one was deployed since.
 
     A supervisor in this process does it when it ends, so nothing is started only to be drained."""
@@ -175,7 +183,7 @@ class _ForegroundRun:
         pipeline = self.goal.pipeline
         item = desired.read(self.work.places, pipeline)
         generation = item.generation if item else 1
-        follower = Follower(self.work.places, pipeline, generation, secrets=self.work.secrets)
+        follower = Follower(self.work, pipeline, generation)
         while True:
             check_alive(self.own)
             self._handle_interrupts(follower)
@@ -222,7 +230,7 @@ class _ForegroundRun:
 
     def _is_over(self, status: PipelineStatus, follower: Follower) -> bool:
         """Ignores the state of earlier deployments."""
-        if status.state not in _OVER:
+        if status.state not in OVER:
             return False
         newest = follower.current
         if newest is None:

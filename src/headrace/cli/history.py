@@ -5,16 +5,14 @@ from __future__ import annotations
 import click
 
 from headrace.cli import tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.project import history
 
 
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option("-n", "count", default=1, show_default=True, help="How many of each query.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def progress(options: Options, name: str, count: int, json_: bool) -> None:
     """Show the progress of each query, as Spark reports it."""
     found = history.progress(options.open(), name, count)
@@ -29,9 +27,7 @@ def progress(options: Options, name: str, count: int, json_: bool) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Print new lines, also of new runs.")
 @click.option("-n", "lines", default=100, show_default=True, help="How many lines.")
 @click.option("--run", "run_", metavar="RUN", help="Of this run; the default is the newest.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def logs(
     options: Options, name: str, follow: bool, lines: int, run_: str | None, json_: bool
 ) -> None:
@@ -45,9 +41,7 @@ def logs(
 @click.option("-f", "--follow", is_flag=True, help="Print new events.")
 @click.option("-n", "count", default=50, show_default=True, help="How many events.")
 @click.option("--all", "all_", is_flag=True, help="Also progress, idle and heartbeat events.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def events(options: Options, name: str, follow: bool, count: int, all_: bool, json_: bool) -> None:
     """Show what happened: starts, ends, failures.
 
@@ -59,9 +53,7 @@ def events(options: Options, name: str, follow: bool, count: int, all_: bool, js
 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def versions(options: Options, name: str | None, json_: bool) -> None:
     """List deployed versions.
 

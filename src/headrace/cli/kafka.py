@@ -19,7 +19,7 @@ import click
 from headrace import processes
 from headrace.cli import spinner, tables
 from headrace.cli.jars import fetch_bundle
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.connectors import jars
 from headrace.driver import java
 from headrace.errors import SetupError
@@ -46,36 +46,29 @@ def kafka() -> None:
 @click.option(
     "--port", type=click.IntRange(1, 65535), help="The default is 9092, or the next free port."
 )
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def up(options: Options, port: int | None, json_: bool) -> None:
     """Start the broker; its data is in .headrace/kafka."""
     work = options.open()
     with spinner.show("starting the broker", quiet=json_):
         found = start_broker(work.places, port)
-    if json_:
-        tables.print_json({"servers": found.servers, "pid": found.process.pid})
-    else:
-        click.echo(f"Kafka listens on {found.servers} (process {found.process.pid})")
+    servers, pid = found.servers, found.process.pid
+    words = f"Kafka listens on {servers} (process {pid})"
+    tables.print_either(words, {"servers": servers, "pid": pid}, json_=json_)
 
 
 @kafka.command()
 @click.option("--delete", is_flag=True, help="Also delete all topics.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def down(options: Options, delete: bool, json_: bool) -> None:
     """End the broker."""
     work = options.open()
     was_up = stop_broker(work.places)
     if delete:
         shutil.rmtree(work.places.broker.parent, ignore_errors=True)
-    if json_:
-        tables.print_json({"ended": was_up, "deleted": delete})
-    else:
-        text = "Kafka has ended" if was_up else "Kafka was not running"
-        click.echo(text + ("; its data is deleted" if delete else ""))
+    words = "Kafka has ended" if was_up else "Kafka was not running"
+    words += "; its data is deleted" if delete else ""
+    tables.print_either(words, {"ended": was_up, "deleted": delete}, json_=json_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +108,15 @@ def start_broker(
     home = places.broker.parent
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     bundle = jars.BUNDLES["broker"]
-    path = jars.fetched_files(bundle) or fetch_bundle(bundle)
-    kept = _previous_port(home)
+    folder = (jars.fetched_files(bundle) or fetch_bundle(bundle))[0].parent
+    settings, log = home / "server.properties", home / "broker.log"
     if port is not None and not _is_free(port):
-        raise _start_error(f"port {port} is taken by another program", home / "broker.log")
-    chosen = port or kept or free_port(PORT)
-    controller = free_port(0)
-    (home / "server.properties").write_text(properties(chosen, controller, home / "data"))
-    _format(home, path[0].parent)
-    log = home / "broker.log"
-    started = process.detach(
-        [str(java.executable()), HEAP, "-cp", f"{path[0].parent}/*", "kafka.Kafka",
-         str(home / "server.properties")],
-        home,
-        log,
-    )  # fmt: skip
+        raise _start_error(f"port {port} is taken by another program", log)
+    chosen = port or _previous_port(places) or free_port(PORT)
+    settings.write_text(properties(chosen, free_port(0), home / "data"))
+    _format(home, folder)
+    program = [str(java.executable()), HEAP, "-cp", f"{folder}/*", "kafka.Kafka"]
+    started = process.detach([*program, str(settings)], home, log)
     write_json(places.broker, {**started.to_json(), "port": chosen, "is_of_demo": of_demo})
     _await(started, chosen, log, is_cancelled)
     return DevBroker(started, chosen, of_demo)
@@ -194,19 +181,18 @@ def _await(started: Process, port: int, log: Path, is_cancelled: Callable[[], bo
     raise _start_error(process.tail_of(log).strip() or "it printed nothing", log)
 
 
-def _previous_port(home: Path) -> int | None:
+def _previous_port(places: StatePaths) -> int | None:
     """The port of the last start, if it is still free: pipelines are configured with it."""
-    body = read_json(home / "process.json")
+    body = read_json(places.broker)
     port = int(body["port"]) if body else None
     return port if port and _is_free(port) else None
 
 
 def free_port(first: int) -> int:
     """`first` or one of the next 49; with 0, any port that the system offers."""
-    if first:
-        for port in range(first, first + 50):
-            if _is_free(port):
-                return port
+    for port in range(first, first + 50) if first else ():
+        if _is_free(port):
+            return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,9 +1,12 @@
-"""Links to the page, and API keys."""
+"""`token`: a link to the page, an API key for a program, or the revocation of all of them."""
 
 from __future__ import annotations
 
 import time
 
+import click
+
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.errors import ConfigError, ControlError
 from headrace.project.control import who
 from headrace.project.workspace import Workspace
@@ -14,20 +17,56 @@ from headrace.supervisor import lock
 WAIT_S = 15.0  # the page's process imports its libraries first
 
 
-def link(work: Workspace, role: str, now: float) -> str:
+@click.command()
+@click.option(
+    "--role",
+    type=click.Choice(["view", "operate"]),
+    default="operate",
+    show_default=True,
+    help="view: read only. operate: also start, stop, restart, roll back.",
+)
+@click.option(
+    "--program", metavar="NAME", help="Print an API key for a program; valid until revoked."
+)
+@click.option("--revoke-all", is_flag=True, help="Revoke every link, session and API key.")
+@pass_options_and_json
+def token(options: Options, role: str, program: str | None, revoke_all: bool, json_: bool) -> None:
+    """Print a link to the page.
+
+    The link works once, within an hour.
+    """
+    from headrace.cli import tables  # imports rich, which other users of this module do not need
+
+    work = options.open()
+    body: dict[str, str | int]
+    if revoke_all:
+        count = api_keys.revoke_all(work.places)
+        body = {"revoked": count}
+        words = f"{count} keys revoked; everyone has to log in again: headrace token"
+    elif program:
+        body = {"key": program_key(work, program, role)}
+        words = (
+            f"API key of {program}; it is not shown again. Send it as a header:\n"
+            f"  Authorization: Bearer {body['key']}"
+        )
+    else:
+        body = {"url": link(work, role)}
+        words = f"Open this link; it works once, within an hour:\n  {body['url']}"
+    tables.print_either(words, body, json_=json_)
+
+
+def link(work: Workspace, role: str) -> str:
     found = page.listening(work.places)
     if found is None:
-        is_off = not work.settings.web.enabled
-        raise ControlError(
-            "The page is switched off." if is_off else "The page is not running.",
-            why="[web] enabled is false, or HEADRACE_WEB is off."
-            if is_off
-            else "The supervisor starts it; headrace up starts both.",
-            where=str(work.places.web_log),
-            fix="set [web] enabled = true" if is_off else "headrace up",
-            slug="no-page",
-        )
-    secret = api_keys.make(work.places, KeyKind.LOGIN, who(), Role(role), now, api_keys.LOGIN_S)
+        what = "The page is not running."
+        why, fix = "The supervisor starts it; headrace up starts both.", "headrace up"
+        if not work.settings.web.enabled:
+            what = "The page is switched off."
+            why = "[web] enabled is false, or HEADRACE_WEB is off."
+            fix = "set [web] enabled = true"
+        raise ControlError(what, why=why, where=str(work.places.web_log), fix=fix, slug="no-page")
+    made_at, valid_s = time.time(), api_keys.LOGIN_S
+    secret = api_keys.make(work.places, KeyKind.LOGIN, who(), Role(role), made_at, valid_s)
     return f"{found.url}/?token={secret}"
 
 
@@ -49,4 +88,4 @@ def when_listening(work: Workspace, timeout_s: float = WAIT_S) -> str | None:
         if time.monotonic() > deadline:
             return None
         time.sleep(0.1)
-    return link(work, Role.OPERATE, time.time())
+    return link(work, Role.OPERATE)

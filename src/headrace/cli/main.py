@@ -6,7 +6,6 @@ Invariant: the program always ends in `Headrace.main`; an error brings its own e
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -19,10 +18,11 @@ from headrace import __version__
 from headrace.cli.errors import UNEXPECTED, show_error, show_interrupt, usage_error
 from headrace.cli.options import Options, shared_options
 from headrace.errors import ConfigError, Error
+from headrace.spelling import closest
 
 # In the order in which a new user needs them. A test compares the texts with the commands' help.
 COMMANDS = {
-    "demo": ("headrace.cli.demo:demo", "See a streaming application at work, on files or on Kafka"),
+    "demo": ("headrace.cli.run:demo", "See a streaming application at work, on files or on Kafka"),
     "init": ("headrace.cli.scaffold:init", "Write a small project that runs"),
     "check": ("headrace.cli.check:check", "Find every problem without starting a query"),
     "run": ("headrace.cli.run:run", "Run one pipeline or script here; Ctrl-C drains"),
@@ -30,7 +30,7 @@ COMMANDS = {
     "down": ("headrace.cli.deployment:down", "Drain all pipelines and end the supervisor"),
     "status": ("headrace.cli.status:status", "Show what runs, its state, and why"),
     "why": ("headrace.cli.why:why", "Explain the state of a pipeline, and what to do"),
-    "wait": ("headrace.cli.wait:wait", "Wait for a state; exit code 1 after the timeout"),
+    "wait": ("headrace.cli.status:wait", "Wait for a state; exit code 1 after the timeout"),
     "progress": ("headrace.cli.history:progress", "Show the progress of each query"),
     "logs": ("headrace.cli.history:logs", "Show the output of a pipeline's driver"),
     "events": ("headrace.cli.history:events", "Show what happened: starts, ends, failures"),
@@ -44,8 +44,8 @@ COMMANDS = {
     "rollback": ("headrace.cli.control:rollback", "Go back to an earlier version"),
     "jars": ("headrace.cli.jars:jars", "Jars of connectors: Kafka's, and a development broker"),
     "kafka": ("headrace.cli.kafka:kafka", "A Kafka broker for development, on this machine"),
-    "lag": ("headrace.cli.lag:lag", "Show how far queries are behind in Kafka"),
-    "token": ("headrace.cli.token:token", "Print a link to the page"),
+    "lag": ("headrace.cli.status:lag", "Show how far queries are behind in Kafka"),
+    "token": ("headrace.cli.links:token", "Print a link to the page"),
     "service": ("headrace.cli.service:service", "Run the supervisor under systemd"),
     "warm": ("headrace.cli.warm:warm", "Make pipelines start faster on this machine"),
 }
@@ -90,11 +90,11 @@ class Headrace(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and name not in COMMANDS:
-            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            close = closest(name, COMMANDS)
             raise ConfigError(
                 f'Unknown command "{name}".',
-                why=f'Did you mean "{close[0]}"?' if close else None,
-                fix=f"headrace {close[0]} --help" if close else "headrace --help lists them all",
+                why=f'Did you mean "{close}"?' if close else None,
+                fix=f"headrace {close} --help" if close else "headrace --help lists them all",
                 slug="unknown-command",
             )
         return super().resolve_command(ctx, args)

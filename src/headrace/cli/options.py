@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,32 +42,20 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 def shared_options(command: F) -> F:
     """`--project`, `--profile`, `--debug`: on the group and on each command; both orders work."""
-    for option in (
-        click.option(
-            "--debug",
-            is_flag=True,
-            expose_value=False,
-            callback=_remember,
-            help="Show the traceback of an unexpected error.",
-        ),
-        click.option(
-            "--profile",
-            metavar="NAME",
-            expose_value=False,
-            callback=_remember,
-            help="Profile of headrace.toml (or HEADRACE_PROFILE); by default dev.",
-        ),
-        click.option(
-            "--project",
-            metavar="DIR",
-            type=click.Path(file_okay=False),
-            expose_value=False,
-            callback=_remember,
-            help="Folder of the project; by default the nearest one with a headrace.toml.",
-        ),
-    ):
-        command = option(command)
-    return command
+    option = partial(click.option, expose_value=False, callback=_remember)
+    debug = option("--debug", is_flag=True, help="Show the traceback of an unexpected error.")
+    profile = option(
+        "--profile",
+        metavar="NAME",
+        help="Profile of headrace.toml (or HEADRACE_PROFILE); by default dev.",
+    )
+    project = option(
+        "--project",
+        metavar="DIR",
+        type=click.Path(file_okay=False),
+        help="Folder of the project; by default the nearest one with a headrace.toml.",
+    )
+    return project(profile(debug(command)))
 
 
 def as_json(command: F) -> F:
@@ -74,7 +63,13 @@ def as_json(command: F) -> F:
     return click.option("--json", "json_", is_flag=True, help="Print JSON for programs.")(command)
 
 
-pass_options = click.make_pass_decorator(Options, ensure=True)
+def pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the shared options, and pass them as `Options`."""
+    return shared_options(click.make_pass_decorator(Options, ensure=True)(command))
+
+
+def pass_options_and_json(command: Callable[..., Any]) -> Callable[..., Any]:
+    return as_json(pass_options(command))
 
 
 class Seconds(click.ParamType[float]):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import click
-from rich.table import Table
 from rich.text import Text
 
-from headrace.cli import tables
-from headrace.cli.options import Options, as_json, pass_options, shared_options
-from headrace.explore.quarantine import Quarantine
+from headrace.cli import tables as printing
+from headrace.cli.options import Options, pass_options_and_json, shared_options
+from headrace.errors import ConfigError
+from headrace.explore.quarantine import Quarantine, quarantines
 from headrace.model.times import clock
-from headrace.project import quarantine as project_quarantine
+from headrace.project import tables
+from headrace.project.workspace import Workspace
+from headrace.spelling import closest
 
 
 @click.group()
@@ -31,19 +33,39 @@ def quarantine() -> None:
     show_default=True,
     help="How many of the newest records to show.",
 )
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def list_(options: Options, name: str | None, newest: int, json_: bool) -> None:
     """Count the records by reason, and show the newest.
 
     NAME is a pipeline or a view; the default is all.
     """
-    seen = project_quarantine.find(options.open(), name, newest)
+    seen = find(options.open(), name, newest)
     if json_:
-        tables.print_json({"quarantines": [found.to_json() for found in seen]})
+        printing.print_json({"quarantines": [found.to_json() for found in seen]})
     else:
         print_all(seen)
+
+
+def find(work: Workspace, name: str | None, newest: int) -> list[Quarantine]:
+    seen = quarantines(tables.known_names(work), newest)
+    chosen = [quarantine for quarantine in seen if name is None or name in _names(quarantine)]
+    if name is not None and not chosen:
+        meant = closest(name, {each for quarantine in seen for each in _names(quarantine)})
+        raise ConfigError(
+            f"Unknown quarantine {name!r}.",
+            why=f"Known: {', '.join(sorted(map(_full_name, seen))) or 'none yet'}.",
+            fix=f"Did you mean {meant!r}?" if meant else "headrace quarantine list shows all",
+            slug="unknown-quarantine",
+        )
+    return chosen
+
+
+def _names(quarantine: Quarantine) -> tuple[str, ...]:
+    return (quarantine.pipeline, quarantine.origin, quarantine.query, _full_name(quarantine))
+
+
+def _full_name(quarantine: Quarantine) -> str:
+    return f"{quarantine.pipeline}/{quarantine.query}"
 
 
 def print_all(seen: list[Quarantine]) -> None:
@@ -53,20 +75,14 @@ def print_all(seen: list[Quarantine]) -> None:
     for found in seen:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())
         counted = "1 record" if found.rows == 1 else f"{found.rows:,} records"
-        click.echo(
-            f"{project_quarantine.full(found)}: {counted}{f' ({reasons})' if reasons else ''}"
-        )
+        click.echo(f"{_full_name(found)}: {counted}{f' ({reasons})' if reasons else ''}")
         if not found.newest:
             continue
-        table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
-        for column in ("at", "reason"):
-            table.add_column(column, no_wrap=True)
-        for column in ("detail", "from", "record"):
-            table.add_column(column, overflow="ellipsis", no_wrap=True)
+        table = printing.grid("at", "reason", "detail", "from", "record", indent=2)
         for r in found.newest:
             detail, source = Text(r.detail or ""), Text((r.source or "").rsplit("/", 1)[-1])
             table.add_row(clock(_seconds(r.at)), r.reason, detail, source, Text(r.text[:80]))
-        tables.console().print(table)
+        printing.console().print(table)
 
 
 def _seconds(at: datetime) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.options import Options, pass_options, shared_options
+from headrace.cli.options import Options, pass_options
 from headrace.errors import ConfigError, SetupError
 
 _SETTINGS = """\
@@ -91,7 +91,6 @@ _README = """\
 
 @click.command()
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(file_okay=False))
-@shared_options
 @pass_options
 def init(options: Options, directory: str) -> None:
     """Write a small project that runs.

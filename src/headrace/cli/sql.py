@@ -6,6 +6,7 @@ import contextlib
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,11 @@ from rich.text import Text
 
 from headrace.cli import definitions, spinner
 from headrace.cli import tables as printing
-from headrace.cli.options import Options, Seconds, as_json, pass_options, shared_options
+from headrace.cli.options import Options, Seconds, pass_options_and_json
 from headrace.errors import SetupError, SqlError, error_from_dict
 from headrace.explore import catalog, dialect
 from headrace.explore.result import AsOf, QueryResult, plain
 from headrace.json_file import read_json
-from headrace.model.runs import RunSpec
 from headrace.model.times import clock
 from headrace.project import tables
 from headrace.project.query_workers import QueryWorkers
@@ -43,9 +43,7 @@ RIGHT = ("BIGINT", "INT", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "SMALLINT", "
 )
 @click.option("--timeout", type=Seconds(), default="60s", show_default=True)
 @click.option("--spark", is_flag=True, help="Use Spark instead of DuckDB; starts a JVM.")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def sql(
     options: Options, text: str | None, rows: int, timeout: float, spark: bool, json_: bool
 ) -> None:
@@ -87,17 +85,9 @@ def _query_spark(
     sql, views = _for_spark(text, tables.known_names(work))
     with tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
         answer = Path(folder) / "answer.json"
-        spec = RunSpec(
-            run="",
-            pipeline="sql",
-            project=str(work.project),
-            state=str(work.places.state),
-            version=definitions.snapshot(work),
-            profile=work.profile,
-            file="",
-            at=time.time(),
-            question={"sql": sql, "tables": views, "rows_max": rows_max, "answer": str(answer)},
-        )
+        question = {"sql": sql, "tables": views, "rows_max": rows_max, "answer": str(answer)}
+        spec = definitions.child_spec(work, definitions.snapshot(work), "sql")
+        spec = replace(spec, question=question)
         with spinner.show("running the query in Spark (a JVM starts)", quiet=quiet):
             ended = process.to_the_end(work.places, spec, timeout_s)
         if ended.code != 0:
@@ -178,9 +168,7 @@ def print_tables(found: list[catalog.Table], *, json_: bool) -> None:
         click.echo("No tables yet: the project declares no sinks, and nothing is deployed.")
         click.echo("Read files by path: SELECT * FROM parquet.`data/metrics`")
         return
-    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("table", "written by", "columns"):
-        grid.add_column(name, no_wrap=name != "columns")
+    grid = printing.grid("table", "written by", "columns", wrap=["columns"])
     for table in found:
         grid.add_row(catalog.sql_name(table.name), table.written_by, table.schema or "")
     printing.console().print(grid)

@@ -6,11 +6,11 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -55,6 +55,24 @@ def print_line(line: str | Mapping[str, Any]) -> None:
     click.echo(line if isinstance(line, str) else json.dumps(line, default=str))
 
 
+def print_either(words: str, body: Mapping[str, Any], *, json_: bool) -> None:
+    if json_:
+        print_json(body)
+    else:
+        click.echo(words)
+
+
+def grid(
+    *names: str, right: Collection[str] = (), wrap: Collection[str] = (), indent: int = 0
+) -> Table:
+    """A table without lines. `right`: columns of numbers."""
+    table = Table(box=None, padding=(0, 2, 0, indent), header_style="dim")
+    for name in names:
+        justify: JustifyMethod = "right" if name in right else "left"
+        table.add_column(name, justify=justify, no_wrap=name not in wrap)
+    return table
+
+
 def print_overview(seen: Overview) -> None:
     console().print(overview(seen))
 
@@ -87,9 +105,8 @@ def overview(seen: Overview) -> RenderableType:
         if status.state != State.DEGRADED:  # its findings follow
             parts.append(Text(f"  {status.why}", style="dim"))
         if status.edited:
-            parts.append(
-                Text(f"  edited since deploy; headrace up {status.name} deploys it", style="yellow")
-            )
+            words = f"  edited since deploy; headrace up {status.name} deploys it"
+            parts.append(Text(words, style="yellow"))
         if status.queries:
             parts.append(_query_table(status.queries))
         parts += [finding_line(finding) for finding in status.all_findings()]
@@ -102,22 +119,19 @@ def overview(seen: Overview) -> RenderableType:
 
 
 def _pipeline_line(status: PipelineStatus) -> Text:
-    line = Text()
-    line.append(status.name, style="bold")
-    line.append("  ")
+    restarts, cost = status.restarts, status.cpu_s_per_million_rows
+    facts = [
+        f"version {status.version[:12]}" if status.version else "",
+        "dev" if status.dev else "",
+        f"profile {status.profile}" if status.profile else "",
+        f"since {clock(status.since)}" if status.since else "",
+        f"{restarts} restart{'s' * (restarts != 1)}" if restarts else "",
+        f"pid {status.pid}" if status.pid else "",
+        f"{cost:g} CPU s per million rows" if cost is not None else "",
+    ]
+    line = Text().append(status.name, style="bold").append("  ")
     line.append(status.state, style=_colour(status.state))
-    facts = [f"version {status.version[:12]}" if status.version else ""]
-    facts.append("dev" if status.dev else "")
-    facts.append(f"profile {status.profile}" if status.profile else "")
-    facts.append(f"since {clock(status.since)}" if status.since else "")
-    facts.append(
-        f"{status.restarts} restart{'s' * (status.restarts != 1)}" if status.restarts else ""
-    )
-    facts.append(f"pid {status.pid}" if status.pid else "")
-    cost = status.cpu_s_per_million_rows
-    facts.append(f"{cost:g} CPU s per million rows" if cost is not None else "")
-    line.append("  " + ", ".join(fact for fact in facts if fact), style="dim")
-    return line
+    return line.append("  " + ", ".join(fact for fact in facts if fact), style="dim")
 
 
 def finding_line(found: Finding) -> Text:
@@ -127,16 +141,11 @@ def finding_line(found: Finding) -> Text:
 
 
 def _query_table(queries: Sequence[QueryStatus]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
-    for name in ("query", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("batch", "rows in", "rows/s in", "rows/s done", "behind", FRESH):
-        table.add_column(name, justify="right", no_wrap=True)
     has_late = any(query.late_rows for query in queries)
-    if has_late:
-        table.add_column("late", justify="right", no_wrap=True)
-    table.add_column("guarantee", no_wrap=True)
-    table.add_column("now")
+    numbers = ["batch", "rows in", "rows/s in", "rows/s done", "behind", FRESH]
+    numbers += ["late"] if has_late else []
+    names = ("query", "state", *numbers, "guarantee", "now")
+    table = grid(*names, right=numbers, wrap=["now"], indent=2)
     for query in queries:
         table.add_row(
             query.name,
@@ -160,10 +169,10 @@ def now(message: str | None) -> str:
 
 
 def _fresh(query: QueryStatus) -> Text:
+    words = ages(query.fresh_p50_ms, query.fresh_p99_ms)
     if not query.broken_promise or query.fresh_within_s is None:
-        return Text(ages(query.fresh_p50_ms, query.fresh_p99_ms))
-    words = f"{ages(query.fresh_p50_ms, query.fresh_p99_ms)} > {span(query.fresh_within_s)}"
-    return Text(words.strip(), style="bold red")
+        return Text(words)
+    return Text(f"{words} > {span(query.fresh_within_s)}".strip(), style="bold red")
 
 
 def ages(p50_ms: float | None, p99_ms: float | None) -> str:
@@ -181,17 +190,11 @@ def _behind(query: QueryStatus) -> str:
 
 
 def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("query", no_wrap=True)
-    for name in ("records behind", "oldest waits", "caught up in", "lost in", "measured"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
+    numbers = ("records behind", "oldest waits", "caught up in", "lost in", "measured")
+    table = grid("query", *numbers, "", right=numbers, wrap=[""])
     for lag in found:
-        gone = (
-            f"{lag.lost_records:,} records deleted before they were read"
-            if lag.lost_records
-            else ""
-        )
+        lost = lag.lost_records
+        gone = f"{lost:,} records deleted before they were read" if lost else ""
         note = "" if gone else lag.note
         table.add_row(
             f"{lag.pipeline}/{lag.query}",
@@ -215,9 +218,8 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
     console().print(table)
     for lag in found:
         if lag.group_problem:
-            words = (
-                f"The consumer group of {lag.pipeline}/{lag.query} is stuck: {lag.group_problem}"
-            )
+            name, problem = f"{lag.pipeline}/{lag.query}", lag.group_problem
+            words = f"The consumer group of {name} is stuck: {problem}"
             console().print(Text(words, style="red"))
 
 
@@ -237,10 +239,9 @@ def print_definitions(found: Sequence[Definition]) -> None:
     print_warnings(found)
     for definition in found:
         count = len(definition.queries)
+        counted = f"{count} quer{'y' if count == 1 else 'ies'}"
         title = Text(definition.pipeline, style="bold")
-        title.append(
-            f"  {definition.file}, {count} quer{'y' if count == 1 else 'ies'}", style="dim"
-        )
+        title.append(f"  {definition.file}, {counted}", style="dim")
         console().print(title, _definition_table(definition), sep="\n")
         parsed = [f"{n.name} by {', '.join(n.engines)}" for n in definition.nodes if n.engines]
         if parsed:
@@ -251,10 +252,8 @@ def print_definitions(found: Sequence[Definition]) -> None:
 
 
 def _definition_table(definition: Definition) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 2), header_style="dim")
-    for name in ("query", "from → to", "mode", "trigger", "guarantee"):
-        table.add_column(name, no_wrap=name != "from → to")
-    table.add_column("why")
+    names = ("query", "from → to", "mode", "trigger", "guarantee", "why")
+    table = grid(*names, wrap=["from → to", "why"], indent=2)
     for query in definition.queries:
         table.add_row(
             query.name,
@@ -269,32 +268,25 @@ def _definition_table(definition: Definition) -> Table:
 
 def sources(definition: Definition, query: Query) -> list[str]:
     """The sources and streams that a query reads, directly or through views."""
-    nodes = {node.name: node for node in definition.nodes}
-    found: dict[str, None] = {}
-    queue, seen = list(query.inputs), set()
-    while queue:
-        name = queue.pop(0)
-        node = nodes.get(name)
-        if name in seen:
-            continue
-        seen.add(name)
-        if node is not None and node.kind == "view":
-            queue = [*node.inputs, *queue]
-        else:
-            found[name] = None
-    return list(found)
+    views = {node.name: node.inputs for node in definition.nodes if node.kind == "view"}
+
+    def through_views(name: str) -> Iterator[str]:
+        for below in views.get(name, ()):
+            yield from through_views(below)
+        if name not in views:
+            yield name
+
+    return list(dict.fromkeys(name for one in query.inputs for name in through_views(one)))
 
 
 def connector_words(connector: Mapping[str, Any]) -> str:
     """`parquet data/words`, `kafka topic`: the kind and the location."""
-    kind = str(connector.get("kind") or connector.get("type") or "?")
-    fields = connector.get("fields") if isinstance(connector.get("fields"), Mapping) else connector
-    assert isinstance(fields, Mapping)  # noqa: S101 - narrowed just above
-    if kind == "files" and fields.get("format"):
-        kind = str(fields["format"])
+    kind = str(connector["kind"])
+    if kind == "files":
+        kind = str(connector.get("format") or kind)
     for name in ("path", "topic", "subscribe", "table", "stream", "host"):
-        if isinstance(fields.get(name), str):
-            return f"{kind} {fields[name]}"
+        if isinstance(connector.get(name), str):
+            return f"{kind} {connector[name]}"
     return kind
 
 
@@ -309,11 +301,8 @@ def print_progress(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
         click.echo("No batch has been committed yet.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("at", "query"):
-        table.add_column(name, no_wrap=True)
-    for name in ("batch", "rows", "rows/s in", "rows/s done", "took ms", FRESH, "late"):
-        table.add_column(name, justify="right")
+    numbers = ("batch", "rows", "rows/s in", "rows/s done", "took ms", FRESH, "late")
+    table = grid("at", "query", *numbers, right=numbers, wrap=numbers)
     for item in found:
         batch, fresh = from_spark(item["progress"]), item["fresh"] or {}
         table.add_row(
@@ -334,9 +323,7 @@ def print_versions(found: Sequence[Mapping[str, Any]]) -> None:
     if not found:
         click.echo("Nothing has been deployed yet; headrace up deploys the working folder.")
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("version", "created", "deployed for", "previously for"):
-        table.add_column(name, no_wrap=True)
+    table = grid("version", "created", "deployed for", "previously for")
     for item in found:
         current, earlier = ", ".join(item["current"]), ", ".join(item["earlier"])
         table.add_row(item["version"], clock(item["at"]), current, earlier)

@@ -31,10 +31,9 @@ def warm(json_: bool) -> None:
     with spinner.show("running a sample pipeline to collect Spark's classes", quiet=json_):
         keep(archive)
     took, size = time.monotonic() - began, archive.stat().st_size
-    if json_:
-        tables.print_json({"path": str(archive), "bytes": size, "took_s": round(took, 1)})
-    else:
-        click.echo(f"Archived Spark's classes: {size / 1e6:.0f} MB in {took:.0f} s.\n  {archive}")
+    words = f"Archived Spark's classes: {size / 1e6:.0f} MB in {took:.0f} s.\n  {archive}"
+    body = {"path": str(archive), "bytes": size, "took_s": round(took, 1)}
+    tables.print_either(words, body, json_=json_)
 
 
 def keep(archive: Path) -> None:
@@ -43,19 +42,14 @@ def keep(archive: Path) -> None:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
             fresh = Path(scratch) / "fresh.jsa"
-            why = _run_sample(Path(scratch), fresh)
+            command = [*process.PYTHON, "headrace.driver.warm_up", scratch, str(fresh)]
+            log = Path(scratch) / "log"
+            why = process.run_command(command, Path(scratch), log, WITHIN_S)
             if why or not fresh.exists():
                 raise _warm_error(archive, why or "Java wrote no archive")
             fresh.replace(archive)
     except OSError as exc:
         raise _warm_error(archive, str(exc)) from exc
-
-
-def _run_sample(scratch: Path, fresh: Path) -> str | None:
-    """Return the reason if it failed."""
-    log, module = scratch / "log", "headrace.driver.warm_up"
-    command = [*process.PYTHON, module, str(scratch), str(fresh)]
-    return process.run_command(command, scratch, log, WITHIN_S)
 
 
 def _warm_error(archive: Path, why: str) -> SetupError:

@@ -9,7 +9,7 @@ import click
 
 from headrace.cli import tables
 from headrace.cli.errors import in_words
-from headrace.cli.options import Options, as_json, pass_options, shared_options
+from headrace.cli.options import Options, pass_options_and_json
 from headrace.errors import Error
 from headrace.model.findings import Finding
 from headrace.model.times import clock
@@ -22,9 +22,7 @@ LOST = ("kafka-data-lost", "topic-went-back", "topic-missing")
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@as_json
-@shared_options
-@pass_options
+@pass_options_and_json
 def why(options: Options, name: str, json_: bool) -> None:
     """Explain the state of a pipeline, and what to do.
 
@@ -82,7 +80,7 @@ def print_words(answer: Explanation, gone: Sequence[str] = ()) -> None:
     place = f" (query {failure.query}" if failure.query else ""
     batch = f", batch {failure.batch}" if failure.batch is not None else ""
     click.echo(f"  {run_end.headline(status.name, failure)}{place}{batch}{')' if place else ''}")
-    for problem in failure.problems or ([failure.error] if failure.error else []):
+    for problem in failure.all_problems:
         click.echo(in_words(problem))
     for gap in gone:
         click.echo(f"  gone: {gap}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -105,19 +105,14 @@ def compute_expected(lines: Iterable[bytes], customers: Mapping[int, tuple[str, 
             newest = max(newest, log.at)
         if log.is_beat:
             want.beats[row] += 1
-    for cluster, load in _loads_in_order(want.beats):
+    loads = ((row[0], row[5], row[6]) for row in want.beats if None not in (row[5], row[6]))
+    for _, cluster, load in sorted(loads):  # by the time of the heartbeat
         if load > 99 and cluster not in open_:
             open_.add(cluster)
             want.overloads[cluster] += 1
         elif load < 90:
             open_.discard(cluster)
-    return Expected(want.history, want.beats, want.logins, newest, want.overloads, want.malformed)
-
-
-def _loads_in_order(beats: Iterable[Row]) -> list[tuple[int, float]]:
-    """(cluster, load), ordered by the time of the heartbeat."""
-    ordered = sorted((row[0], row[5], row[6]) for row in beats if None not in (row[5], row[6]))
-    return [(cluster, load) for _, cluster, load in ordered]
+    return replace(want, newest_login=newest)
 
 
 def history_row(log: LoggedLine, customer: str, plan: str) -> Row:
@@ -175,11 +170,11 @@ def count_minutes(want: Mapping[int, int], found: Mapping[int, int], newest: int
         doubled=doubled.total(),
         late=sum(late.values()),
         examples=tuple(
-            f"{_minute(m)}: {found.get(m, 0)} instead of {want.get(m, 0)}"
+            f"{hours_and_minutes(m)}: {found.get(m, 0)} instead of {want.get(m, 0)}"
             for m in wrong[:EXAMPLES_MAX]
         ),
     )
 
 
-def _minute(microseconds: int) -> str:
+def hours_and_minutes(microseconds: int) -> str:
     return datetime.fromtimestamp(microseconds / 1_000_000, UTC).strftime("%H:%MZ")

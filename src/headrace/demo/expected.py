@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,15 +46,6 @@ class LoggedLine(NamedTuple):
     @property
     def is_beat(self) -> bool:
         return self.event_type == "clusterHeartbeat"
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over truth.jsonl."""
-
-    files: int = 0
-    lines: int = 0
-    malformed: int = 0
 
 
 def log_of(line: bytes) -> LoggedLine | None:
@@ -106,24 +96,16 @@ def entries(path: Path) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def totals(records: Iterable[dict[str, Any]]) -> Totals:
-    files = lines = malformed = 0
-    for entry in records:
-        files, lines = files + 1, lines + entry["lines"]
-        malformed += entry["malformed"]
-    return Totals(files, lines, malformed)
-
-
 def input_files(incoming: Path, account: Path) -> list[Path]:
     """Every file of the generator, in order. Raises if files are missing or were added."""
     recorded = {str(entry["file"]): int(entry["lines"]) for entry in entries(account)}
     there = {p.name for p in incoming.iterdir() if not p.name.startswith(".")}
-    missing, strange = sorted(recorded.keys() - there), sorted(there - recorded.keys())
-    if missing or strange:
-        first = missing[0] if missing else strange[0]
+    missing, added = sorted(recorded.keys() - there), sorted(there - recorded.keys())
+    if missing or added:
+        first = missing[0] if missing else added[0]
         raise Error(
             f"The input cannot be counted: {first} {'is missing' if missing else 'was added'}.",
-            why=f"{len(missing)} files of the generator are missing, {len(strange)} were added.",
+            why=f"{len(missing)} files of the generator are missing, {len(added)} were added.",
             where=str(incoming),
             fix="start a new demo in another folder: headrace demo --dir DIR",
             slug="demo-input-changed",

@@ -30,7 +30,7 @@ from headrace.json_file import read_json
 _NAME = re.compile(r"logs-(\d{9})\.json")
 FLUSH_S = 60.0
 SLICES = 20  # of a second: lines reach the topic in so many portions
-Write = Callable[[DemoPaths, int, float, int, int], str]
+Send = Callable[[Sequence[bytes]], None]
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -50,9 +50,9 @@ def main(args: Sequence[str] | None = None) -> int:
                 return 0
         if given.servers:
             with TopicWriter(given.servers, given.topic) as writer:
-                _generate(places, given.rate, given.seed, writer.write)
+                _generate(places, given.rate, given.seed, writer.send)
         else:
-            _generate(places, given.rate, given.seed, write)
+            _generate(places, given.rate, given.seed)
     return 0
 
 
@@ -64,14 +64,14 @@ def _is_ours(lock: IO[str]) -> bool:
     return True
 
 
-def _generate(places: DemoPaths, rate: int, seed: int, write: Write) -> None:
+def _generate(places: DemoPaths, rate: int, seed: int, send: Send | None = None) -> None:
     tick = next_tick(places)
     due = time.monotonic()
     while True:
         due = max(due + 1.0, time.monotonic())  # skip missed seconds: no bursts
         if _is_over(due):
             return
-        write(places, tick, time.time(), rate_of(places, rate), seed)
+        write(places, tick, time.time(), rate_of(places, rate), seed, send)
         tick += 1
 
 
@@ -89,13 +89,18 @@ def next_tick(places: DemoPaths) -> int:
     return max(numbers, default=-1) + 1
 
 
-def write(places: DemoPaths, tick: int, now: float, rate: int, seed: int) -> str:
-    """Write one second of logs and return the name of the file."""
+def write(
+    places: DemoPaths, tick: int, now: float, rate: int, seed: int, send: Send | None = None
+) -> str:
+    """Write (or send) and record one second of logs. Returns the name of the file."""
     made = lines.second(tick, now, rate, seed)
     name = f"logs-{tick:09d}.json"
-    hidden = places.incoming / f".{name}.tmp"
-    hidden.write_bytes(b"".join(line + b"\n" for line in made.lines))
-    os.replace(hidden, places.incoming / name)
+    if send is not None:
+        send(made.lines)
+    else:
+        hidden = places.incoming / f".{name}.tmp"
+        hidden.write_bytes(b"".join(line + b"\n" for line in made.lines))
+        os.replace(hidden, places.incoming / name)
     _append(places.truth, made.truth(name))
     return name
 
@@ -120,29 +125,24 @@ class TopicWriter:
         self._producer.flush(FLUSH_S)
         self._producer.purge()  # the broker did not answer in time: give up
 
-    def write(self, places: DemoPaths, tick: int, now: float, rate: int, seed: int) -> str:
-        made = lines.second(tick, now, rate, seed)
-        started, size = time.monotonic(), max(1, len(made.lines))
-        for number, line in enumerate(made.lines):
-            due = started + number * SLICES // size * (0.9 / SLICES)
+    def send(self, made: Sequence[bytes]) -> None:
+        started = time.monotonic()
+        for number, line in enumerate(made):
+            due = started + number * SLICES // len(made) * (0.9 / SLICES)
             time.sleep(max(0.0, due - time.monotonic()))
             self._send(line)
-        name = f"logs-{tick:09d}.json"
-        _append(places.truth, made.truth(name))
-        return name
 
     def _send(self, line: bytes) -> None:
         """Waits while the queue is full because the broker is down."""
         while True:
             try:
                 self._producer.produce(self._topic, line)
+                return
             except BufferError:
-                self._producer.poll(0)
                 if _is_over(time.monotonic() + 0.5):
                     return
-            else:
+            finally:
                 self._producer.poll(0)
-                return
 
 
 def rate_of(places: DemoPaths, otherwise: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +28,7 @@ _LATE, _LATE_S = 0.03, (5.0, 120.0)
 _VERY_LATE, _VERY_LATE_S = 0.001, 1800.0
 _LEVELS = ("INFO", "WARN", "ERROR")
 _KINDS = ("click", "login", "job")
+_DAMAGES = ("truncated", "wrong type", "no JSON", "no UTF-8", "in a list")
 _TEXTS = (b"connection reset by peer", b"<html>502 Bad Gateway</html>", b"at java.base/Thread.run")
 
 
@@ -73,7 +73,7 @@ def second(tick: int, now: float, rate: int, seed: int) -> Second:
         body = _body(now, dice)
         line, is_login = _line(body), body["metric"] == "login"
         if dice.random() < _MALFORMED:
-            lines.append(dice.choice(_DAMAGES)(body, dice))
+            lines.append(_damage(body, dice.choice(_DAMAGES), dice))
             malformed += 1
             continue
         copies = 2 if dice.random() < _DOUBLED else 1
@@ -120,10 +120,10 @@ def _body(now: float, dice: random.Random) -> dict[str, Any]:
 
 
 def _lateness(dice: random.Random) -> float:
-    thrown = dice.random()
-    if thrown < _VERY_LATE:
+    roll = dice.random()
+    if roll < _VERY_LATE:
         return _VERY_LATE_S
-    return dice.uniform(*_LATE_S) if thrown < _VERY_LATE + _LATE else 0.0
+    return dice.uniform(*_LATE_S) if roll < _VERY_LATE + _LATE else 0.0
 
 
 def _moment(at: float) -> str:
@@ -136,31 +136,14 @@ def _line(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _truncate_line(body: dict[str, Any], dice: random.Random) -> bytes:
+def _damage(body: dict[str, Any], kind: str, dice: random.Random) -> bytes:
     line = _line(body)
-    return line[: dice.randint(len(line) // 3, len(line) - 2)]
-
-
-def _no_json(body: dict[str, Any], dice: random.Random) -> bytes:
-    return dice.choice(_TEXTS)
-
-
-def _wrong_type(body: dict[str, Any], dice: random.Random) -> bytes:
-    return _line({**body, "customer_id": dice.choice(("none", "twelve", "?"))})
-
-
-def _no_utf8(body: dict[str, Any], dice: random.Random) -> bytes:
-    return _line({**body, "metric": "?metric?"}).replace(b"?metric?", b"caf\xe9 \xff")
-
-
-def _in_a_list(body: dict[str, Any], dice: random.Random) -> bytes:
-    return b"[" + _line(body) + b"]"
-
-
-_DAMAGES: tuple[Callable[[dict[str, Any], random.Random], bytes], ...] = (
-    _truncate_line,
-    _wrong_type,
-    _no_json,
-    _no_utf8,
-    _in_a_list,
-)
+    if kind == "truncated":
+        return line[: dice.randint(len(line) // 3, len(line) - 2)]
+    if kind == "wrong type":
+        return _line({**body, "customer_id": dice.choice(("none", "twelve", "?"))})
+    if kind == "no JSON":
+        return dice.choice(_TEXTS)
+    if kind == "no UTF-8":
+        return _line({**body, "metric": "?metric?"}).replace(b"?metric?", b"caf\xe9 \xff")
+    return b"[" + line + b"]"

@@ -10,6 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def read_all(settings: Settings, demo: DemoPaths, beats: Iterable[str]) -> Outpu
     return Outputs(
         history=Counter(history_rows(demo.history)),
         beats=Counter(map(beat_row, beats)),
-        logins=dict(live_logins(Path(settings.result(PIPELINE, "logins")))),
+        logins=dict(live_logins(settings)),
         overloads=Counter(cluster_of(a) for a in opened if a.query == "overloaded"),
         silences=sum(a.query == "silent" for a in opened),
         quarantined=Counter(raw for raw, _ in quarantined_lines(quarantine_folder(settings))),
@@ -68,19 +69,17 @@ def heartbeat_lines(folder: Path) -> Iterator[str]:
         yield from path.read_text("utf-8", errors="replace").splitlines()
 
 
-def live_logins(folder: Path) -> list[tuple[int, int]]:
+def live_logins(settings: Settings) -> list[tuple[int, int]]:
     """The newest snapshot: (minute in microseconds, logins), by minute."""
+    folder = Path(settings.result(PIPELINE, "logins"))
     for _ in range(3):  # the newest may be replaced while we read it
-        newest = max(_snapshots(folder), key=lambda path: int(path.stem), default=None)
+        snapshots = (path for path in folder.glob("*.parquet") if path.stem.isdigit())
+        newest = max(snapshots, key=lambda path: int(path.stem), default=None)
         if newest is None:
             return []
         with contextlib.suppress(FileNotFoundError):
             return sorted((row[0], row[1]) for row in _rows(newest, ("minute", "logins")))
     return []
-
-
-def _snapshots(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*.parquet") if path.stem.isdigit()]
 
 
 def quarantined_lines(folder: Path) -> Iterator[tuple[bytes, str]]:
@@ -145,6 +144,4 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[Row]:
 
 
 def _day(at: int) -> str:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(at // 1_000_000, UTC).date().isoformat()

@@ -2,63 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 PIPELINE = "metrics"
 KAFKA = "kafka"  # the profile
 
 
-@dataclass(frozen=True, slots=True)
 class DemoPaths:
     """`folder` is the project. Deployments and the pipeline ignore `.demo/`. `below` is the folder
     of results in headrace.toml; the Kafka profile has another one."""
 
-    folder: Path
-    below: str = "data"
-
-    @property
-    def own(self) -> Path:
-        return self.folder / ".demo"
-
-    @property
-    def marker(self) -> Path:  # marks a folder that the demo wrote
-        return self.own / "demo.json"
-
-    @property
-    def lock(self) -> Path:  # held by the running demo
-        return self.own / "demo.lock"
-
-    @property
-    def generator_lock(
-        self,
-    ) -> Path:  # held by the generator, which may end a little after the demo
-        return self.own / "generator.lock"
-
-    @property
-    def truth(self) -> Path:  # one line per input file, by the generator
-        return self.own / "truth.jsonl"
-
-    @property
-    def control(self) -> Path:  # {"rate": N}: read by the generator every second
-        return self.own / "control.json"
-
-    @property
-    def generator_log(self) -> Path:
-        return self.own / "generator.log"
-
-    @property
-    def incoming(self) -> Path:
-        return self.folder / "incoming"
-
-    @property
-    def customers(self) -> Path:
-        return self.folder / "customers.csv"
-
-    @property
-    def history(self) -> Path:
-        return self.folder / self.below / "metrics"
-
-    @property
-    def heartbeats(self) -> Path:
-        return self.folder / self.below / "heartbeats"
+    def __init__(self, folder: Path, below: str = "data") -> None:
+        self.folder = folder
+        self.incoming = folder / "incoming"
+        self.customers = folder / "customers.csv"
+        self.history = folder / below / "metrics"
+        self.heartbeats = folder / below / "heartbeats"
+        self.own = folder / ".demo"
+        self.marker = self.own / "demo.json"  # marks a folder that the demo wrote
+        self.lock = self.own / "demo.lock"  # held by the running demo
+        self.generator_lock = self.own / "generator.lock"  # the generator may end after the demo
+        self.generator_log = self.own / "generator.log"
+        self.truth = self.own / "truth.jsonl"  # one line per input file, by the generator
+        self.control = self.own / "control.json"  # {"rate": N}: read by the generator every second

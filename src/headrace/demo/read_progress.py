@@ -72,11 +72,6 @@ def checkpoint(settings: Settings, query: str) -> Path:
     return Path(settings.checkpoint(PIPELINE, query))
 
 
-def result(settings: Settings, query: str) -> Path:
-    """The folder of a live table's snapshots."""
-    return Path(settings.result(PIPELINE, query))
-
-
 def read_by(checkpoint: Path) -> set[str]:
     """Names of the files that the query's committed batches have read."""
     upto = _log_offset(checkpoint)

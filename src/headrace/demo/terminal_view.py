@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.demo.count import Count
+from headrace.demo.count import Count, hours_and_minutes
 from headrace.demo.latency import Latency
 from headrace.demo.totals import Total
 from headrace.model.status import PipelineStatus, State
@@ -48,12 +47,18 @@ class ViewState:
     lines: int = 0  # written by the generator
     malformed: int = 0
     input_bytes: int = 0
-    behind: int = 0  # files
     files: Mapping[str, int] = field(default_factory=dict)  # committed, by query
     logins: Sequence[tuple[int, int]] = ()  # (minute in microseconds, logins)
     alerts: Sequence[StoredAlert] = ()
     quarantine: Mapping[str, int] = field(default_factory=dict)
-    restarts: int = 0
+
+    @property
+    def state(self) -> str:
+        return self.status.state if self.status else State.STARTING
+
+    @property
+    def restarts(self) -> int:
+        return self.status.restarts if self.status else 0
 
 
 def render(seen: ViewState, height: int = 50) -> RenderableType:
@@ -67,7 +72,8 @@ def render(seen: ViewState, height: int = 50) -> RenderableType:
     if seen.alerts:
         parts += [Text("alerts", style="bold"), *_alert_lines(seen.alerts), Text()]
     if seen.quarantine:
-        reasons = ", ".join(f"{n:,} {why}" for why, n in _most(seen.quarantine))
+        ordered = sorted(seen.quarantine.items(), key=lambda pair: (-pair[1], pair[0]))
+        reasons = ", ".join(f"{n:,} {why}" for why, n in ordered)
         parts += [Text("quarantine", style="bold"), Text(f"  {reasons}"), Text()]
     parts += [Text(line, style="dim") for line in next_steps(seen)]
     return Group(*parts)
@@ -75,9 +81,7 @@ def render(seen: ViewState, height: int = 50) -> RenderableType:
 
 def _head(seen: ViewState) -> Text:
     head = Text("headrace demo", style="bold")
-    state = seen.status.state if seen.status else State.STARTING.value
-    style = "green" if state == State.RUNNING else "yellow"
-    head.append(f"  {state}", style=style)
+    head.append(f"  {seen.state}", style="green" if seen.state == State.RUNNING else "yellow")
     facts = [f"{seen.rate:,} lines/s in"]
     if seen.is_slowed:
         facts = [f"this machine is too slow: lowered to {seen.rate:,} lines/s"]
@@ -124,7 +128,7 @@ def _bars(logins: Sequence[tuple[int, int]], count_max: int) -> list[Text]:
     most = max(count for _, count in shown) or 1
     found = []
     for minute, count in shown:
-        line = Text(f"  {_minute(minute / 1e6)} ", style="dim")
+        line = Text(f"  {hours_and_minutes(minute)} ", style="dim")
         line.append(bar(count / most), style="green")
         line.append(f" {count:,}")
         found.append(line)
@@ -155,7 +159,7 @@ def _alert_lines(alerts: Sequence[StoredAlert]) -> list[Text]:
 
 def next_steps(seen: ViewState) -> list[str]:
     jvm = seen.status.jvm_pid if seen.status else None
-    steps = [
+    return [
         f"Try next, in another terminal: cd {seen.folder}",
         "  headrace status                      what runs, its state, and why",
         '  headrace sql "SELECT level, count(*) FROM history GROUP BY level"',
@@ -163,13 +167,11 @@ def next_steps(seen: ViewState) -> list[str]:
         "  edit pipelines/metrics.py, then headrace status",
         "Ctrl-C ends the demo and counts lost and doubled rows.",
     ]
-    return steps
 
 
 def line(seen: ViewState) -> str:
     """The same in one line."""
-    state = seen.status.state if seen.status else State.STARTING.value
-    parts = [f"{state}: {seen.phase}", f"{seen.lines:,} lines in"]
+    parts = [f"{seen.state}: {seen.phase}", f"{seen.lines:,} lines in"]
     parts += [f"{name} {total.batches} batches" for name, total in sorted(seen.totals.items())]
     opened = len(seen.alerts)
     parts.append(f"{opened} alert{'s' * (opened != 1)}")
@@ -200,18 +202,6 @@ def summary(counted: Count) -> list[str]:
 
 def latencies(found: Mapping[str, Latency]) -> list[str]:
     """From the record in Kafka to the result; empty for files."""
-    if not found:
-        return []
-    measured = [
-        f"{name} {fresh(latency.p50_ms)} / {fresh(latency.p99_ms)}"
-        for name, latency in found.items()
-    ]
-    return [f"latency from Kafka to the result, p50 / p99: {', '.join(measured)}"]
-
-
-def _most(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
-
-
-def _minute(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%MZ")
+    measured = [f"{n} {fresh(found[n].p50_ms)} / {fresh(found[n].p99_ms)}" for n in found]
+    text = f"latency from Kafka to the result, p50 / p99: {', '.join(measured)}"
+    return [text] if measured else []

@@ -10,7 +10,6 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from headrace.checkpoints import positions
@@ -23,6 +22,7 @@ from headrace.demo.count import Outputs
 from headrace.demo.expected import log_of
 from headrace.demo.latency import Beat, Latency
 from headrace.demo.paths import KAFKA, PIPELINE, DemoPaths
+from headrace.demo.transports import FileTransport
 from headrace.errors import ConfigError, Error, SetupError
 from headrace.model.state_paths import StatePaths
 from headrace.state import alert_topics
@@ -99,8 +99,8 @@ def _not_countable(topics: DemoTopics, name: str, count: int) -> ConfigError:
 
 
 class KafkaTransport:
-    """Owns one connection. While the broker does not answer, the view shows the last known numbers;
-    `pending` does not use them."""
+    """Owns one connection; the methods are described in `FileTransport`. While the broker does not
+    answer, the view shows the last known numbers; `pending` does not use them."""
 
     at_least_once: Collection[str] = ("heartbeats",)
 
@@ -125,9 +125,8 @@ class KafkaTransport:
         return (record.value for record in self._read(self.topics.logs))
 
     def read_outputs(self) -> Outputs:
-        beats = (
-            record.value.decode("utf-8", "replace") for record in self._read(self.topics.beats)
-        )
+        records = self._read(self.topics.beats)
+        beats = (record.value.decode("utf-8", "replace") for record in records)
         return outputs.read_all(self._settings, self._demo, beats)
 
     def pending(self) -> list[str]:
@@ -135,14 +134,13 @@ class KafkaTransport:
             ends = self._high(self.topics.logs)
         except Error as exc:
             return [exc.what]
-        found = [self._unread(query, self.topics.logs, ends) for query in FROM_INPUT]
+        found = [self._unread(query, ends) for query in FROM_INPUT]
         found.append(read_progress.unread_history(self._settings, self._demo))
         return [words for words in found if words]
 
     def behind(self, rate: int) -> int:
         ends = self._refresh_ends(self.topics.logs)
-        left = [self._count_unread(query, self.topics.logs, ends) for query in FROM_INPUT]
-        return max(left, default=0) // max(1, rate)
+        return max(self._count_unread(query, ends) for query in FROM_INPUT) // max(1, rate)
 
     def input_bytes(self) -> int:
         return 0  # the broker keeps the input
@@ -161,31 +159,24 @@ class KafkaTransport:
             appended.setdefault(record.partition, []).append(record.at * 1000)
             if beat := _beat(record):
                 went_in[beat] = record.at * 1000
-        came_out = [
-            (beat, record.at * 1000)
-            for record in self._read(self.topics.beats)
-            if (beat := _beat(record))
-        ]
+        written = self._read(self.topics.beats)
+        came_out = [(beat, record.at * 1000) for record in written if (beat := _beat(record))]
         alerts = outputs.alerts_of(StatePaths(self._settings.state))
         overloads = [
             (a.noticed_at or 0) * 1000 - went_in[key]
             for a in alerts
             if a.query == "overloaded" and (key := _beat_from_alert(a)) in went_in
         ]
-        silences = [
-            (outputs.cluster_of(a), (a.noticed_at or 0) * 1000)
-            for a in alerts
-            if a.query == "silent"
-        ]
-        measured = {
-            "history": latency.from_samples(
-                latency.measure_batches(appended, self._batches("history"))
-            ),
-            "heartbeats": latency.from_samples(latency.measure_beats(went_in, came_out)),
-            "overloaded": latency.from_samples(overloads),
-            "silent": latency.from_samples(latency.measure_silences(came_out, silences)),
+        silent = [a for a in alerts if a.query == "silent"]
+        silences = [(outputs.cluster_of(a), (a.noticed_at or 0) * 1000) for a in silent]
+        samples = {
+            "history": latency.measure_batches(appended, self._history_batches()),
+            "heartbeats": latency.measure_beats(went_in, came_out),
+            "overloaded": overloads,
+            "silent": latency.measure_silences(came_out, silences),
         }
-        return {name: latency_ for name, latency_ in measured.items() if latency_ is not None}
+        measured = ((name, latency.from_samples(ms)) for name, ms in samples.items())
+        return {name: found for name, found in measured if found is not None}
 
     def _read(self, topic: str) -> Iterator[Record]:
         """All records up to now. Read each time: the records of a long demo take much memory."""
@@ -213,12 +204,13 @@ class KafkaTransport:
         found = self._broker.ends({topic: [0]})
         return {partition: end.high for (_, partition), end in found.items()}
 
-    def _count_unread(self, query: str, topic: str, ends: Mapping[int, int]) -> int:
-        read = (positions.read(self._settings.checkpoint(PIPELINE, query)) or {}).get(topic, {})
+    def _count_unread(self, query: str, ends: Mapping[int, int]) -> int:
+        found = positions.read(self._settings.checkpoint(PIPELINE, query)) or {}
+        read = found.get(self.topics.logs, {})
         return sum(max(0, end - read.get(partition, 0)) for partition, end in ends.items())
 
-    def _unread(self, query: str, topic: str, ends: Mapping[int, int]) -> str | None:
-        left = self._count_unread(query, topic, ends)
+    def _unread(self, query: str, ends: Mapping[int, int]) -> str | None:
+        left = self._count_unread(query, ends)
         return f"{query} has {left:,} record{'s' * (left != 1)} to read" if left else None
 
     def has_taken_alerts(self, since: float) -> bool:
@@ -227,12 +219,14 @@ class KafkaTransport:
         is_taken = all((topic.until or 0.0) > since for topic in found)
         return is_taken and not read_progress.alert_rows(self._settings)
 
-    def _batches(self, query: str) -> Iterator[tuple[dict[int, int], float]]:
+    def _history_batches(self) -> Iterator[tuple[dict[int, int], float]]:
         """(end offsets, commit time in ms)"""
-        folder = Path(self._settings.checkpoint(PIPELINE, query))
-        for read, when in positions.done(folder):
+        for read, when in positions.done(read_progress.checkpoint(self._settings, "history")):
             if self.topics.logs in read:
                 yield read[self.topics.logs], when * 1000
+
+
+Transport = FileTransport | KafkaTransport
 
 
 def _beat(record: Record) -> Beat | None:

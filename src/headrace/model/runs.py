@@ -155,6 +155,10 @@ class Exit(Jsonable):
     queries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # name: {batch, how}
     asked: str = ""  # why the supervisor ended it, if it did
 
+    @property
+    def all_problems(self) -> tuple[Mapping[str, Any], ...]:
+        return self.problems or ((self.error,) if self.error else ())
+
 
 @dataclass(frozen=True, slots=True)
 class Orders(Jsonable):

@@ -25,6 +25,7 @@ class State(StrEnum):
 
 
 WORKING = (State.RUNNING, State.DEGRADED, State.CATCHING_UP)  # it is up and commits batches
+OVER = (State.STOPPED, State.FINISHED, State.NEEDS_ATTENTION)  # it does not run until asked to
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,6 @@ def deployment(work: Workspace, target: Target, version: str, *, dev: bool = Fal
 def ask(work: Workspace, asked: Request, timeout_s: float = ANSWER_S) -> Reply:
     """Send the request and wait for its reply. Raises the error if it is refused."""
     requests.leave(work.places, asked)
-    return answer(work, asked, timeout_s)
-
-
-def answer(work: Workspace, asked: Request, timeout_s: float = ANSWER_S) -> Reply:
     got = requests.answer_of(work.places, asked.id, timeout_s)
     if got is None:
         raise ControlError(
@@ -76,16 +72,10 @@ def require_supervisor(work: Workspace) -> None:
         )
 
 
-def start(work: Workspace, name: str, gaps: Sequence[Gap] | None = None) -> str:
-    """`gaps`: missing records to skip, this once."""
-    return _simple(work, Action.START, name, gaps)
-
-
-def restart(work: Workspace, name: str) -> str:
-    return _simple(work, Action.RESTART, name)
-
-
-def _simple(work: Workspace, what: Action, name: str, gaps: Sequence[Gap] | None = None) -> str:
+def start(
+    work: Workspace, name: str, what: Action = Action.START, gaps: Sequence[Gap] | None = None
+) -> str:
+    """Start or restart a pipeline. `gaps`: missing records to skip, this once."""
     require_supervisor(work)
     pipeline = resolve_pipeline(work, name)
     asked = request(work, what, pipeline)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -17,7 +17,7 @@ from headrace.define import versions as kept
 from headrace.errors import ConfigError
 from headrace.failures.redaction import redact
 from headrace.model.events import Event, EventKind
-from headrace.model.times import span
+from headrace.model.times import clock, span
 from headrace.project import runs, status, tail
 from headrace.project.workspace import Workspace, resolve_pipeline, resolve_query
 from headrace.state import desired
@@ -31,8 +31,6 @@ LINES_MAX = 5_000  # of a run's end, to find its newest progress in
 _FREQUENT = {EventKind.PROGRESSED, EventKind.IDLED, EventKind.SAMPLED, EventKind.THINNED}
 NOTABLE = frozenset(EventKind) - _FREQUENT
 _PROGRESSED = frozenset({EventKind.PROGRESSED})
-# Reported by both: the driver's event is shown. Of a drain both are, since only one has the reason.
-_TWIN = {EventKind.EXITED: "run_ended"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,61 +93,41 @@ def _no_run(work: Workspace, pipeline: str, run: str) -> ConfigError:
 
 
 @dataclass(frozen=True, slots=True)
-class SupervisorEvent:
-    """An event of the supervisor."""
+class HistoryEvent:
+    """An event of a driver, or with `text` one of the supervisor."""
 
     at: float
     run: str | None
     kind: str
-    text: str
+    event: Event | None = None
+    text: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "at": self.at,
-            "event": self.kind,
-            "query": None,
-            "run": self.run,
-            "text": self.text,
-        }
+        query = self.event.query if self.event else None
+        body = {"at": self.at, "event": self.kind, "query": query, "run": self.run}
+        return {**self.event.data, **body} if self.event else {**body, "text": self.text}
 
     def in_words(self) -> str:
-        at = datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        return f"{at} {self.kind.replace('_', ' ')}: {self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryEvent:
-    """An event with the run it belongs to."""
-
-    run: str
-    event: Event
-
-    @property
-    def at(self) -> float:
-        return self.event.at
-
-    def to_json(self) -> dict[str, Any]:
-        event = self.event
-        body = {"at": event.at, "event": event.kind.value, "query": event.query, "run": self.run}
-        return {**event.data, **body}
-
-    def in_words(self) -> str:
-        at = datetime.fromtimestamp(self.event.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        if self.event is None:
+            return f"{clock(self.at)} {self.kind.replace('_', ' ')}: {self.text}"
         query = f" {self.event.query}:" if self.event.query else ""
-        return f"{at}{query} {event_words(self.event)}"
+        return f"{clock(self.at)}{query} {event_words(self.event)}"
 
 
 def events(
     work: Workspace, name: str, *, count: int, every: bool, follow: bool
-) -> Iterator[HistoryEvent | SupervisorEvent]:
+) -> Iterator[HistoryEvent]:
     """The last events over the runs of a pipeline (or of one query), then new ones."""
     pipeline, query = resolve_query(work, name, status.queries(work))
     current = _newest(work, pipeline)
     kinds = None if every else NOTABLE
 
     def read(run: str, file: EventFile) -> list[HistoryEvent]:
-        found = file.remaining(kinds)
-        return [HistoryEvent(run, one) for one in found if not query or one.query == query]
+        return [
+            HistoryEvent(e.at, run, e.kind.value, e)
+            for e in file.remaining(kinds)
+            if not query or e.query == query
+        ]
 
     growing = EventFile(work.places.events(current))
     reported: list[HistoryEvent] = []
@@ -172,28 +150,23 @@ def events(
         time.sleep(POLL_S)
 
 
-def _read_decisions(
-    work: Workspace, pipeline: str, after: int
-) -> tuple[list[SupervisorEvent], int]:
+def _read_decisions(work: Workspace, pipeline: str, after: int) -> tuple[list[HistoryEvent], int]:
     """The supervisor's own events since `after`, and the id of the last one."""
 
-    def ask(conn: db.Store) -> list[recorded.StoredEvent]:
-        return recorded.recent(conn, pipeline, recorded.LIMIT_MAX, after)
-
+    ask = partial(recorded.recent, pipeline=pipeline, limit=recorded.LIMIT_MAX, after=after)
     found = db.read(work.places.history, ask, is_optional=True) or []
-    last = found[-1].id if found else after
-    return [SupervisorEvent(one.at, one.run, one.kind, one.text) for one in found], last
+    events = [HistoryEvent(e.at, e.run, e.kind, text=e.text) for e in found]
+    return events, found[-1].id if found else after
 
 
 def _by_time(
-    reported: Sequence[HistoryEvent], decided: Sequence[SupervisorEvent]
-) -> list[HistoryEvent | SupervisorEvent]:
-    """Without the end of a run that its driver has reported itself."""
-    kinds = ((item.run, item.event.kind) for item in reported)
-    by_driver = {(run, _TWIN[kind]) for run, kind in kinds if kind in _TWIN}
-    rest = [one for one in decided if (one.run, one.kind) not in by_driver]
-    both: list[HistoryEvent | SupervisorEvent] = [*reported, *rest]
-    return sorted(both, key=lambda item: item.at)
+    reported: Sequence[HistoryEvent], decided: Sequence[HistoryEvent]
+) -> list[HistoryEvent]:
+    """Without the end of a run that its driver has reported itself. Both events of a drain are
+    kept, since only one has the reason."""
+    exited = {item.run for item in reported if item.kind == EventKind.EXITED}
+    rest = [item for item in decided if item.kind != "run_ended" or item.run not in exited]
+    return sorted([*reported, *rest], key=lambda item: item.at)
 
 
 def event_words(event: Event) -> str:

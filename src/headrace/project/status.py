@@ -75,7 +75,7 @@ def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = T
         hints = (f"not deployed: {', '.join(new)} (headrace up)",) if new else ()
     notice = NOBODY if found and supervisor is None else None
     if with_edits:
-        found = [_with_edits(work, status) for status in found]
+        found = [replace(one, edited=is_edited(work, one.version)) for one in found]
     known, now = state_lag.read(work.places), time.time()
     found = [_with_warnings(work, _with_lag(status, known, now)) for status in found]
     listens = page.listening(work.places)
@@ -87,7 +87,9 @@ def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = T
 def statuses(work: Workspace, supervisor: Process | None) -> list[PipelineStatus]:
     """Without `edited`."""
     wanted = {item.pipeline: item for item in desired.read_all(work.places)}
-    rows = _from_store(work) if supervisor else {}
+    history = work.places.history
+    stored = db.read(history, pipelines.read_all, is_optional=True) if supervisor else None
+    rows = {status.name: status for status in stored or ()}
     return [
         rows.get(name) or _from_files(work, item, is_kept=supervisor is not None)
         for name, item in sorted(wanted.items())
@@ -99,12 +101,15 @@ def status_of(work: Workspace, pipeline: str) -> PipelineStatus | None:
     if item is None:
         return None
     is_kept = supervisor_lookup.running(work.places) is not None
-    found: PipelineStatus | None = None
-    if is_kept:
-        ask = partial(pipelines.read, name=pipeline)
-        found = db.read(work.places.history, ask, is_optional=True)
+    ask = partial(pipelines.read, name=pipeline)
+    found = db.read(work.places.history, ask, is_optional=True) if is_kept else None
     found = found or _from_files(work, item, is_kept=is_kept)
     return _with_warnings(work, _with_lag(found, state_lag.read(work.places), time.time()))
+
+
+def not_deployed(pipeline: str) -> PipelineStatus:
+    words = f"not deployed; headrace up {pipeline} deploys and starts it"
+    return PipelineStatus(pipeline, State.STOPPED, words)
 
 
 def queries(work: Workspace) -> dict[str, tuple[str, ...]]:
@@ -126,20 +131,13 @@ def _chosen(
     chosen: dict[str, PipelineStatus] = {}
     for name in names:
         pipeline, query = resolve_query(work, name, known)
-        status = by_name.get(pipeline) or PipelineStatus(
-            pipeline, State.STOPPED, f"not deployed; headrace up {pipeline} deploys and starts it"
-        )
+        status = by_name.get(pipeline) or not_deployed(pipeline)
         if query is not None:
             kept = tuple(q for q in status.queries if q.name == query)
             before = chosen.get(pipeline)
             status = replace(status, queries=(*(before.queries if before else ()), *kept))
         chosen[pipeline] = status
     return list(chosen.values())
-
-
-def _from_store(work: Workspace) -> dict[str, PipelineStatus]:
-    found = db.read(work.places.history, pipelines.read_all, is_optional=True) or []
-    return {status.name: status for status in found}
 
 
 def _from_files(work: Workspace, wanted: Desired, *, is_kept: bool) -> PipelineStatus:
@@ -222,12 +220,8 @@ def _with_warnings(work: Workspace, status: PipelineStatus) -> PipelineStatus:
     return replace(status, findings=table.from_warnings(definition)) if definition else status
 
 
-def _with_edits(work: Workspace, status: PipelineStatus) -> PipelineStatus:
-    return replace(status, edited=bool(status.version) and is_edited(work, status.version or ""))
-
-
-def is_edited(work: Workspace, version: str) -> bool:
+def is_edited(work: Workspace, version: str | None) -> bool:
     """The working tree differs from this version."""
-    if not work.places.code(version).is_dir():
+    if not version or not work.places.code(version).is_dir():
         return False
     return bool(versions.differs(work.project, work.places, version, work.settings.include))

@@ -56,10 +56,7 @@ def explain(work: Workspace, name: str) -> Explanation:
 
 def explain_pipeline(work: Workspace, pipeline: str) -> Explanation:
     """By a valid name. Reads only this pipeline."""
-    status = project_status.status_of(work, pipeline)
-    if status is None:
-        words = f"not deployed; headrace up {pipeline} deploys and starts it"
-        status = PipelineStatus(pipeline, State.STOPPED, words)
+    status = project_status.status_of(work, pipeline) or project_status.not_deployed(pipeline)
     is_watched = supervisor_lookup.running(work.places) is not None
     return _build_explanation(work, status, None if is_watched else project_status.NOBODY)
 
@@ -74,7 +71,7 @@ def _build_explanation(work: Workspace, status: PipelineStatus, notice: str | No
         notice=notice,
         run=failed.name if failed else None,
         failure=failed.exit if failed else None,
-        trace_lines=_last_words(trace),
+        trace_lines=_end_of_trace(trace),
         trace=trace,
         log=str(work.places.log(status.run)) if status.run else None,
     )
@@ -130,7 +127,7 @@ def is_bad(ended: Exit | None) -> bool:
     return ended is not None and ended.ending in BAD_ENDINGS
 
 
-def _last_words(trace: str | None) -> tuple[str, ...]:
+def _end_of_trace(trace: str | None) -> tuple[str, ...]:
     """The last lines of a trace: its Python traceback, if it has one."""
     if trace is None:
         return ()
