@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
+from headrace.model.alerts import OpenAlert
 from headrace.store import alerts, db, events, migrations
 
 NOW = 1_700_000_000.0
@@ -237,7 +238,7 @@ def test_alerts_of_a_damaged_file_are_taken_over_as_far_as_they_can_be_read(tmp_
     conn = db.open_alerts(path)
     with db.transaction(conn):
         for number in range(300):
-            alerts.open_once(conn, f"k{number}", 1.0, "p", None, "rule", "title " * 20, "critical")
+            alerts.open_once(conn, OpenAlert(f"k{number}", "rule", "p", "title " * 20), 1.0)
     conn.close()
     content = path.read_bytes()
     path.write_bytes(content[: len(content) - 2 * 4096])
@@ -257,7 +258,7 @@ def test_alerts_that_are_no_database_at_all_begin_anew(tmp_path: Path) -> None:
 
     conn = db.open_alerts(path)
 
-    assert alerts.open_once(conn, "k", 1.0, "p", None, "rule", "title", "critical")
+    assert alerts.open_once(conn, OpenAlert("k", "rule", "p", "title"), 1.0)
     assert "0 alerts recovered" in (conn.note or "")
     conn.close()
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import StoreError
+from headrace.model.alerts import OpenAlert
 from headrace.model.requests import Request
 from headrace.model.runs import Exit, RunSpec
 from headrace.model.status import PipelineStatus, QueryStatus
@@ -48,7 +49,7 @@ def spec(run: str = "p-20250101T000000-aaaa", at: float = 10.0, pipeline: str = 
 
 
 def open_one(conn: db.Store, key: str = "k", at: float = 1.0, title: str = "t") -> bool:
-    return alerts.open_once(conn, key, at, "p", "q", "rule", title, "critical", {"n": 1})
+    return alerts.open_once(conn, OpenAlert(key, "rule", "p", title, "critical", "q", {"n": 1}), at)
 
 
 def test_a_run_is_recorded_from_its_start_to_its_end(history: db.Store) -> None:

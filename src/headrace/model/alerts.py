@@ -19,6 +19,19 @@ RULE_OF_ROWS = "row"  # the rule of alerts that a query's rows opened
 
 
 @dataclass(frozen=True, slots=True)
+class OpenAlert:
+    """Opens the alert with this key, or updates it if it is open."""
+
+    key: str
+    rule: str
+    pipeline: str
+    title: str
+    severity: str = "warning"
+    query: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AlertRow:
     """Consecutive equal rows of one key; title and data are those of the last one.
 

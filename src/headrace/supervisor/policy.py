@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from headrace.health import judgement, outcomes
 from headrace.model import times
+from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Ending, PastRun, Wanted
 from headrace.supervisor import restarts
 from headrace.supervisor.situation import (
@@ -25,7 +26,6 @@ from headrace.supervisor.situation import (
     Kill,
     Launch,
     LiveRun,
-    OpenAlert,
     Reap,
     ResolveAlert,
     Situation,
@@ -193,12 +193,13 @@ def _wanted_alerts(
     if live is not None and (doubt := judgement.unknown_intent(situation.desired)):
         reasons.append(doubt)  # it runs, but would not be restarted
     for reason in reasons:
+        rule = "needs-attention"
         title = f"{name} needs attention: {reason}"
-        alerts.append(OpenAlert(keys["needs-attention"], "needs-attention", title, "critical"))
+        alerts.append(OpenAlert(keys[rule], rule, name, title, "critical"))
     if live is not None and live.orders.drain_at is None and live.orders.kill_at is None:
         for stall in _stalls(situation, live, now)[:1]:
             title = f"{name} is stalled: {stall.in_words()}"
-            alerts.append(OpenAlert(keys["stalled"], "stalled", title, query=stall.query))
+            alerts.append(OpenAlert(keys["stalled"], "stalled", name, title, query=stall.query))
     if live is None and any(isinstance(d, Wait | Launch) for d in verdict) and situation.past:
         last = situation.past[-1]
         failed = outcomes.attempts_in_a_row(last, situation.limits.restart)
@@ -206,7 +207,7 @@ def _wanted_alerts(
         is_current = last.spec.generation == situation.desired.generation
         if is_current and (failed >= ALERT_AFTER_ATTEMPTS or is_urgent):
             title = f"{name} keeps restarting: {judgement.cause(last.exit)}"
-            alerts.append(OpenAlert(keys["restarting"], "restarting", title))
+            alerts.append(OpenAlert(keys["restarting"], "restarting", name, title))
     return alerts
 
 
