@@ -12,10 +12,10 @@ import logging
 import math
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace import processes
 from headrace.errors import StoreError
@@ -35,6 +35,8 @@ from headrace.model.series import Series
 from headrace.model.state_paths import StatePaths
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 KEPT_PER_PIPELINE = 50
 LEFTOVER_S = 60.0  # the parent of a check reads its result well within this time
@@ -81,16 +83,13 @@ def runs(places: StatePaths) -> list[str]:
 
 def spec_of(places: StatePaths, run: str) -> RunSpec | None:
     """None while it is not written, and for a run that only defines."""
-    body = _read(places.spec(run))
-    with contextlib.suppress(TypeError):
-        spec = RunSpec.from_json(body) if body else None
-        return spec if spec is not None and spec.run == run and not spec.define else None
-    return None
+    spec = _read(places.spec(run), RunSpec.from_json)
+    return spec if spec is not None and spec.run == run and not spec.define else None
 
 
 def is_over(places: StatePaths, run: str) -> bool:
     """By the files in its folder."""
-    return places.exit(run).exists() or (places.run(run) / "outcome.json").exists()
+    return math.isfinite(ended_at(places, run))
 
 
 def ended_at(places: StatePaths, run: str) -> float:
@@ -103,31 +102,28 @@ def ended_at(places: StatePaths, run: str) -> float:
 
 
 def process_of(places: StatePaths, run: str) -> Process | None:
-    body = _read(places.process(run))
-    with contextlib.suppress(TypeError):
-        return Process.from_json(body) if body else None
-    return None
+    return _read(places.process(run), Process.from_json)
 
 
 def exit_of(places: StatePaths, run: str) -> Exit | None:
-    body = _read(places.exit(run))
-    with contextlib.suppress(TypeError, ValueError):
-        if body:
-            found = Exit.from_json(body)
-            Ending(found.ending)
-            return found
-    return None
+    return _read(places.exit(run), _parse_exit)
+
+
+def _parse_exit(body: Mapping[str, Any]) -> Exit:
+    found = Exit.from_json(body)
+    Ending(found.ending)  # raises ValueError
+    return found
 
 
 def orders_of(places: StatePaths, run: str, now: float) -> Orders:
     """Times written by an earlier supervisor are at most `now`: clocks may jump."""
-    body = _read(places.run(run) / "orders.json")
-    with contextlib.suppress(TypeError):
-        if body:
-            names = ("drain_at", "cut_at", "kill_at", "dumped_at")
-            times = {n: min(body[n], now) for n in names if isinstance(body.get(n), int | float)}
-            return Orders.from_json({**body, **times})
-    return Orders()
+
+    def parse(body: Mapping[str, Any]) -> Orders:
+        names = ("drain_at", "cut_at", "kill_at", "dumped_at")
+        times = {n: min(body[n], now) for n in names if isinstance(body.get(n), int | float)}
+        return Orders.from_json({**body, **times})
+
+    return _read(places.run(run) / "orders.json", parse) or Orders()
 
 
 def write_orders(places: StatePaths, run: str, orders: Orders) -> None:
@@ -136,20 +132,18 @@ def write_orders(places: StatePaths, run: str, orders: Orders) -> None:
 
 def outcome_of(places: StatePaths, spec: RunSpec, now: float) -> PastRun | None:
     """`outcome.json`: the supervisor's conclusion when it noticed the end."""
-    body = _read(places.run(spec.run) / "outcome.json")
-    with contextlib.suppress(TypeError, KeyError, ValueError, AttributeError):
-        if body:
-            exit_ = Exit.from_json(body["exit"])
-            Ending(exit_.ending)
-            return PastRun(
-                spec=spec,
-                exit=exit_,
-                ended_at=min(float(body["noticed_at"]), now),
-                lived_s=float(body["lived_s"]),
-                has_worked=bool(body["has_worked"]),
-                committed={str(k): int(v) for k, v in body["committed"].items()},
-            )
-    return None
+
+    def parse(body: Mapping[str, Any]) -> PastRun:
+        return PastRun(
+            spec=spec,
+            exit=_parse_exit(body["exit"]),
+            ended_at=min(float(body["noticed_at"]), now),
+            lived_s=float(body["lived_s"]),
+            has_worked=bool(body["has_worked"]),
+            committed={str(k): int(v) for k, v in body["committed"].items()},
+        )
+
+    return _read(places.run(spec.run) / "outcome.json", parse)
 
 
 def write_outcome(places: StatePaths, past: PastRun, noticed_at: float) -> None:
@@ -165,7 +159,7 @@ def write_outcome(places: StatePaths, past: PastRun, noticed_at: float) -> None:
 
 def series_of(places: StatePaths, run: str) -> dict[str, Series]:
     """`series.json`: the counts of its queries, with which the next run is compared."""
-    body = _read(places.run(run) / "series.json") or {}
+    body = _read(places.run(run) / "series.json", dict) or {}
     return {name: Series.from_json(found) for name, found in body.items()}
 
 
@@ -208,7 +202,7 @@ def remove_leftovers(places: StatePaths, now: float) -> list[str]:
 
 def _is_leftover(places: StatePaths, run: str) -> bool:
     """By its run.json: a pipeline may be called "check", too."""
-    body = _read(places.spec(run)) or {}
+    body = _read(places.spec(run), dict) or {}
     process = process_of(places, run)
     is_alive = process is not None and processes.is_alive(process)
     return bool(body.get("define") or body.get("question")) and not is_alive
@@ -224,12 +218,15 @@ def remove(places: StatePaths, run: str) -> None:
     shutil.rmtree(places.run(run), ignore_errors=True)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, parse: Callable[[dict[str, Any]], T]) -> T | None:
     try:
-        return read_json(path)
+        body = read_json(path)
+        return parse(body) if body else None
     except StoreError as exc:
         logger.warning("%s", exc.what)
-        return None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    return None
 
 
 def _entries(folder: Path) -> list[Path]:
