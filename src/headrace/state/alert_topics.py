@@ -15,7 +15,5 @@ def write(places: StatePaths, found: Iterable[TopicAlerts]) -> None:
 
 def read(places: StatePaths) -> list[TopicAlerts]:
     """Those of deployed pipelines first."""
-    found = read_valid(
-        places.alert_topics, lambda body: [TopicAlerts(**q) for q in body["queries"]]
-    )
-    return found or []
+    path = places.alert_topics
+    return read_valid(path, lambda body: [TopicAlerts(**q) for q in body["queries"]]) or []

@@ -6,6 +6,7 @@ Times are seconds since the epoch (UTC); JSON is text.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 Step = tuple[str, ...]
@@ -13,11 +14,15 @@ Step = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    name: str
     application_id: int  # identifies a file as ours
     steps: tuple[Step, ...]
-    tables: frozenset[str]  # all that must be there after the last step
     disposable: bool  # a damaged file may simply be replaced
+
+    @property
+    def tables(self) -> set[str]:
+        """All that must be there after the last step."""
+        created = (re.match(r"CREATE TABLE (\w+)", sql) for step in self.steps for sql in step)
+        return {found[1] for found in created if found}
 
 
 _BUCKET = """
@@ -142,28 +147,13 @@ _ALERTS_3: Step = (
 )
 
 HISTORY = Schema(
-    name="history",
     application_id=0x48445231,  # "HDR1"
     steps=(_HISTORY_1, _HISTORY_2, _HISTORY_3),
-    tables=frozenset(
-        {
-            "runs",
-            "progress",
-            "progress_minute",
-            "progress_hour",
-            "progress_pruned",
-            "events",
-            "pipelines",
-            "audit",
-        }
-    ),
     disposable=True,
 )
 
 ALERTS = Schema(
-    name="alerts",
     application_id=0x48445232,  # "HDR2"
     steps=(_ALERTS_1, _ALERTS_2, _ALERTS_3),
-    tables=frozenset({"alerts", "taken_batches", "topic_positions", "topic_rows", "topic_changes"}),
     disposable=False,
 )

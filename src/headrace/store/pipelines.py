@@ -30,11 +30,6 @@ def read(conn: db.Store, name: str) -> PipelineStatus | None:
     return _status(found[0]["body"]) if found else None
 
 
-def remove(conn: db.Store, name: str) -> bool:
-    with db.transaction(conn):
-        return conn.execute("DELETE FROM pipelines WHERE name = ?", (name,)).rowcount > 0
-
-
 def _status(text: str) -> PipelineStatus | None:
     """None for a row that cannot be read; the supervisor writes it again when it next changes."""
     body = json_text.load(text)

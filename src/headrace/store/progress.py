@@ -206,34 +206,22 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Metr
         f"""INSERT INTO {table} (pipeline, query, {_ROLLED})
             VALUES ({", ".join("?" * (2 + len(_FIELDS)))})
             ON CONFLICT (pipeline, query, start) DO UPDATE SET
-              batches = batches + excluded.batches,
-              rows_in = rows_in + excluded.rows_in,
               rows_in_min = min(rows_in_min, excluded.rows_in_min),
-              rows_in_max = max(rows_in_max, excluded.rows_in_max),
-              rows_out = coalesce(rows_out + excluded.rows_out, rows_out, excluded.rows_out),
-              batch_ms = coalesce(batch_ms + excluded.batch_ms, batch_ms, excluded.batch_ms),
-              batch_ms_max = max(coalesce(batch_ms_max, excluded.batch_ms_max),
-                                 coalesce(excluded.batch_ms_max, batch_ms_max)),
-              dropped = dropped + excluded.dropped,
-              state_rows_max = max(coalesce(state_rows_max, excluded.state_rows_max),
-                                   coalesce(excluded.state_rows_max, state_rows_max)),
-              state_bytes_max = max(coalesce(state_bytes_max, excluded.state_bytes_max),
-                                    coalesce(excluded.state_bytes_max, state_bytes_max)),
-              fresh_n = fresh_n + excluded.fresh_n,
-              fresh_p50_ms_by_n = coalesce(fresh_p50_ms_by_n + excluded.fresh_p50_ms_by_n,
-                                           fresh_p50_ms_by_n, excluded.fresh_p50_ms_by_n),
-              fresh_p99_ms_max = max(coalesce(fresh_p99_ms_max, excluded.fresh_p99_ms_max),
-                                     coalesce(excluded.fresh_p99_ms_max, fresh_p99_ms_max)),
-              {_PHASES},
+              {_SUMS},
+              {_MAXIMA},
               watermark = CASE WHEN {_LATER} THEN excluded.watermark ELSE watermark END,
               watermark_at = CASE WHEN {_LATER} THEN excluded.watermark_at ELSE watermark_at END""",  # noqa: S608
         (pipeline, query, *(getattr(bucket, name) for name in _FIELDS)),
     )
 
 
-_PHASES = ", ".join(
+_SUMS = ", ".join(
     f"{column} = coalesce({column} + excluded.{column}, {column}, excluded.{column})"
-    for column in metrics.PHASES
+    for column in metrics.SUMS
+)
+_MAXIMA = ", ".join(
+    f"{column} = coalesce(max({column}, excluded.{column}), {column}, excluded.{column})"
+    for column in metrics.MAXIMA
 )
 # The same order as `metrics.merge_buckets`: by time, then by the watermark itself.
 _LATER = (
@@ -243,9 +231,8 @@ _LATER = (
 
 
 def _progress(row: sqlite3.Row) -> StoredProgress:
-    values = {name: row[name] for name in row.keys()}  # noqa: SIM118  (a Row iterates over values)
-    phases, raw = json_text.load(values.pop("phases")), json_text.load(values.pop("raw"))
-    return StoredProgress(**values, phases=phases, raw=raw)
+    phases, raw = json_text.load(row["phases"]), json_text.load(row["raw"])
+    return StoredProgress(**{**dict(row), "phases": phases, "raw": raw})
 
 
 # Both in the order of Bucket's fields: a chart of a day is made of fifteen hundred rows.
