@@ -40,5 +40,4 @@ class Export(Jsonable):
 
     def to_status_json(self) -> dict[str, Any]:
         """Without the positions."""
-        names = ("name", "to", "sent", "dropped", "dropped_at", "waiting", "problem")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in self.to_json().items() if name != "runs"}

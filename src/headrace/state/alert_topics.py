@@ -16,4 +16,4 @@ def write(places: StatePaths, found: Iterable[TopicAlerts]) -> None:
 def read(places: StatePaths) -> list[TopicAlerts]:
     """Those of deployed pipelines first."""
     path = places.alert_topics
-    return read_valid(path, lambda body: [TopicAlerts(**q) for q in body["queries"]]) or []
+    return read_valid(path, lambda body: [TopicAlerts.from_json(q) for q in body["queries"]]) or []

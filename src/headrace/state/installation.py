@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from pathlib import Path
 
 from headrace.model.state_paths import StatePaths
 
@@ -23,8 +22,4 @@ def home(places: StatePaths) -> str:
         with contextlib.suppress(FileExistsError):
             os.link(mine, path)
         mine.unlink()
-    return _read(path)
-
-
-def _read(path: Path) -> str:
     return path.read_text("ascii").strip()

@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -226,7 +227,8 @@ def _ready(path: Path, schema: migrations.Schema) -> Store:
         _create_private(path)
         conn = _connect(str(path), path)
         _check(conn, schema)
-        _prepare(conn, schema)
+        _retry_while_locked(partial(_configure, conn, schema))
+        _retry_while_locked(partial(_migrate, conn, schema))
         conn.inode = os.stat(path).st_ino
     except BaseException as exc:
         if conn is not None:
@@ -282,11 +284,6 @@ def _check(conn: Store, schema: migrations.Schema) -> None:
         raise _newer(conn.path, version, schema)
     elif version == len(schema.steps) and not schema.tables <= tables:
         raise _UnusableError(f"it lacks the table {min(schema.tables - tables)}")
-
-
-def _prepare(conn: Store, schema: migrations.Schema) -> None:
-    _retry_while_locked(lambda: _configure(conn, schema))
-    _retry_while_locked(lambda: _migrate(conn, schema))
 
 
 def _configure(conn: Store, schema: migrations.Schema) -> None:

@@ -5,7 +5,7 @@ Written by the supervisor at every tick (a row is only touched when it changed),
 
 from __future__ import annotations
 
-from headrace.model.status import PipelineStatus, QueryStatus
+from headrace.model.status import PipelineStatus
 from headrace.store import db, json_text
 
 
@@ -32,9 +32,7 @@ def read(conn: db.Store, name: str) -> PipelineStatus | None:
 
 def _status(text: str) -> PipelineStatus | None:
     """None for a row that cannot be read; the supervisor writes it again when it next changes."""
-    body = json_text.load(text)
     try:
-        queries = tuple(QueryStatus.from_json(q) for q in body.get("queries", ()))
-        return PipelineStatus.from_json({**body, "queries": queries})
+        return PipelineStatus.from_json(json_text.load(text))
     except (TypeError, AttributeError):
         return None

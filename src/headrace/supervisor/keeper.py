@@ -239,10 +239,5 @@ class Keeper:
         self.shared.history.event(self.shared.wall(), self.name, run, kind, text, now)
 
 
-_LEVELS = {
-    "gave_up": logging.ERROR,
-    "restart_scheduled": logging.WARNING,
-    "killed": logging.WARNING,
-    "reaped": logging.WARNING,
-    "stalled": logging.WARNING,
-}
+_WARNINGS = ("restart_scheduled", "killed", "reaped", "stalled")
+_LEVELS = {"gave_up": logging.ERROR, **dict.fromkeys(_WARNINGS, logging.WARNING)}
