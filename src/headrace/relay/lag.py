@@ -45,7 +45,7 @@ class LagMonitor:
         self._silent: dict[tuple[str, str], float] = {}  # a topic that did not answer, until when
         self._empty: dict[tuple[str, PartitionLag], float] = {}  # the same, of a place in a topic
 
-    def look(self, work: Workspace) -> list[QueryLag]:
+    def measure(self, work: Workspace) -> list[QueryLag]:
         found = []
         self._until = self._clock() + AGED_S
         now = time.time()
