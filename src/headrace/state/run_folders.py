@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
@@ -78,7 +79,9 @@ def specs(places: StatePaths) -> dict[str, list[RunSpec]]:
 
 def runs(places: StatePaths) -> list[str]:
     """Names of all runs that have a folder, unordered."""
-    return [path.name for path in _entries(places.runs) if parse_run_name(path.name)]
+    with contextlib.suppress(OSError):
+        return [name for name in os.listdir(places.runs) if parse_run_name(name)]
+    return []
 
 
 def spec_of(places: StatePaths, run: str) -> RunSpec | None:
@@ -169,22 +172,18 @@ def write_series(places: StatePaths, run: str, series: Mapping[str, Series]) -> 
     )
 
 
-def prune(places: StatePaths, kept: set[str], runs: list[RunSpec]) -> list[str]:
+def prune(places: StatePaths, runs: list[RunSpec]) -> list[str]:
     """Remove the oldest folders of one pipeline, and the events of all but the newest.
 
-    `runs` are over, oldest first; those in `kept` stay complete. Returns the removed names.
+    `runs` are over, oldest first. Returns the removed names.
     """
-    gone = []
-    for number, spec in enumerate(reversed(runs), start=1):
-        if spec.run in kept or number <= EVENTS_KEPT:
-            continue
-        if number > KEPT_PER_PIPELINE:
-            remove(places, spec.run)
-            gone.append(spec.run)
-        else:
-            with contextlib.suppress(OSError):
-                places.events(spec.run).unlink(missing_ok=True)
-    return gone[::-1]
+    gone = [spec.run for spec in runs[:-KEPT_PER_PIPELINE]]
+    for run in gone:
+        remove(places, run)
+    for spec in runs[-KEPT_PER_PIPELINE:-EVENTS_KEPT]:
+        with contextlib.suppress(OSError):
+            places.events(spec.run).unlink(missing_ok=True)
+    return gone
 
 
 def remove_leftovers(places: StatePaths, now: float) -> list[str]:
@@ -227,10 +226,3 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], T]) -> T | None:
     except (AttributeError, KeyError, TypeError, ValueError):
         pass
     return None
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []

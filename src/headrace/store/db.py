@@ -143,7 +143,7 @@ def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
     """SQLite's error as ours. "store-broken" means: close and open again (sets it aside)."""
     name = getattr(exc, "sqlite_errorname", None) or ""
     slug, what, fix = next(
-        (words for prefixes, words in _EXPLANATIONS if name.startswith(prefixes)),
+        (words for *words, prefixes in _EXPLANATIONS if name.startswith(prefixes)),
         ("store", "could not be used", "look at the reason; `headrace up` opens it again"),
     )
     return StoreError(
@@ -155,39 +155,31 @@ def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
     )
 
 
-# Prefix of SQLite's error name -> slug, what, fix.
-_EXPLANATIONS: tuple[tuple[tuple[str, ...], tuple[str, str, str]], ...] = (
+# Slug, what, fix, and the prefixes of SQLite's error names.
+_EXPLANATIONS = (
     (
+        "store-locked",
+        f"is held by another process (waited {BUSY_S:g} s)",
+        "close other programs that write to it (an open sqlite3 shell?)",
         ("SQLITE_BUSY", "SQLITE_LOCKED"),
-        (
-            "store-locked",
-            f"is held by another process (waited {BUSY_S:g} s)",
-            "close other programs that write to it (an open sqlite3 shell?)",
-        ),
     ),
     (
+        "store-broken",
+        "is damaged",
+        "headrace down && headrace up   (sets the file aside and creates a new one)",
         recovery.DAMAGE,
-        (
-            "store-broken",
-            "is damaged",
-            "headrace down && headrace up   (sets the file aside and creates a new one)",
-        ),
     ),
     (
+        "store-full",
+        "cannot grow: the disk is full",
+        "free space on its disk; nothing else has to be done",
         ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"),
-        (
-            "store-full",
-            "cannot grow: the disk is full",
-            "free space on its disk; nothing else has to be done",
-        ),
     ),
     (
+        "store-unwritable",
+        "cannot be opened or written",
+        "check the owner of the state folder, and that its disk is not read-only",
         ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR"),
-        (
-            "store-unwritable",
-            "cannot be opened or written",
-            "check the owner of the state folder, and that its disk is not read-only",
-        ),
     ),
 )
 

@@ -19,6 +19,8 @@ from headrace.store.metrics import MetricBucket
 
 POINTS_MAX = 10_000
 MINUTE_S, HOUR_S = 60, 3600
+_RATES = ("input_rate", "processing_rate", "batch_ms")
+_COUNTS = ("batch", "rows_in", "rows_out", "state_rows", "state_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +76,9 @@ def add(
             "pipeline": pipeline,
             "run": run,
             "query": query,
-            "batch": progress.batch,
             "at": at,
-            "rows_in": progress.rows_in,
-            "rows_out": progress.rows_out,
-            "input_rate": progress.input_rate,
-            "processing_rate": progress.processing_rate,
-            "batch_ms": progress.batch_ms,
+            **{name: getattr(progress, name) for name in (*_COUNTS, *_RATES)},
             "phases": json_text.dump_bounded(progress.phases),
-            "state_rows": progress.state_rows,
-            "state_bytes": progress.state_bytes,
             "watermark": metrics.watermark_of(progress),
             "dropped_by_watermark": progress.rows_late,
             "raw": json_text.dump_bounded(progress.raw),

@@ -17,20 +17,12 @@ def record_start(conn: db.Store, spec: RunSpec) -> bool:
     with db.transaction(conn):
         done = conn.execute(
             """INSERT INTO runs (run, pipeline, version, profile, attempt, started_at, spec)
-               VALUES (?, ?, ?, ?, ?, ?, ?)
+               VALUES (:run, :pipeline, :version, :profile, :attempt, :at, :spec)
                ON CONFLICT (run) DO UPDATE SET pipeline = excluded.pipeline,
                  version = excluded.version, profile = excluded.profile, attempt = excluded.attempt,
                  started_at = excluded.started_at, spec = excluded.spec
                WHERE runs.started_at IS NULL""",
-            (
-                spec.run,
-                spec.pipeline,
-                spec.version,
-                spec.profile,
-                spec.attempt,
-                spec.at,
-                json_text.dump(spec.to_json()),
-            ),
+            {**spec.to_json(), "spec": json_text.dump(spec.to_json())},
         )
         return done.rowcount > 0
 

@@ -128,8 +128,7 @@ class Keeper:
         return True
 
     def prune(self) -> None:
-        kept = {self.past[-1].spec.run} if self.past else set()
-        pruned = run_folders.prune(self.shared.places, kept, [run.spec for run in self.past])
+        pruned = run_folders.prune(self.shared.places, [run.spec for run in self.past])
         self.past = [run for run in self.past if run.spec.run not in pruned]
 
     def situation(

@@ -77,9 +77,8 @@ def _decide_live(situation: Situation, live: LiveRun, now: float) -> tuple[Decis
     if orders.drain_at is not None:
         timeout_s = limits.drain.timeout_s + live.view.longest_batch_s
         decision = _decide_draining(live, timeout_s, limits.drain.kill_s, now)
-        if live.is_unsignalled and isinstance(
-            decision, Kill
-        ):  # it may never have been asked to stop
+        # If it is unsignalled, it may never have been asked to stop.
+        if live.is_unsignalled and isinstance(decision, Kill):
             decision = Wait(live.known_since + UNSIGNALLED_S, orders.drain_reason)
         return (decision,)
     if reason is not None:
