@@ -85,9 +85,8 @@ class QueryLag(Jsonable):
         """A note on the numbers."""
         if self.problem or not self.is_real_time:
             return None
-        newest = (
-            "" if self.written_s is None else f"; newest row written {span(self.written_s)} ago"
-        )
+        written_s = self.written_s
+        newest = "" if written_s is None else f"; newest row written {span(written_s)} ago"
         return f"real time: as of its last batch{newest}"
 
     def is_of(self, now: float) -> bool:

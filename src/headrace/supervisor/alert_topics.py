@@ -65,8 +65,7 @@ def find_late(topics: Sequence[TopicAlerts], since: float, at: float) -> Titles:
     """Queries whose rows have stayed unread for too long. Pure."""
     titles: Titles = {}
     for by in topics:
-        waits_s = at - max(by.until or by.since, since)
-        if waits_s > LATE_S:
+        if at - max(by.until or by.since, since) > LATE_S:
             why = by.problem or "the relay does not respond (see relay.log)"
             title = f"Alert rows of {by.query} stay unread in the topic {by.topic}: {why}"
             titles.setdefault(f"{RULE}:{by.pipeline}:{by.query}", (by, title))
@@ -78,10 +77,8 @@ def find_lost(topics: Sequence[TopicAlerts], at: float) -> Titles:
     titles: Titles = {}
     for by in topics:
         if by.lost_at is not None and at - by.lost_at < NEWS_S:
-            title = (
-                f"{by.lost:,} rows of the topic {by.topic} were deleted unread:"
-                f" alerts of {by.query} may be missing, or stay open"
-            )
+            deleted = f"{by.lost:,} rows of the topic {by.topic} were deleted unread"
+            title = f"{deleted}: alerts of {by.query} may be missing, or stay open"
             titles.setdefault(f"{RULE_OF_LOST}:{by.pipeline}:{by.query}", (by, title))
     return titles
 
