@@ -35,8 +35,8 @@ class Export(Jsonable):
             f"{self.waiting:,} wait" if self.waiting else "",
             f"{self.dropped:,} were dropped" if self.dropped else "",
         ]
-        said = ", ".join(one for one in counts if one) or "none waits"
-        return f"progress events to {self.to}: {said}. {self.problem or ''}".rstrip()
+        text = ", ".join(count for count in counts if count) or "none waits"
+        return f"progress events to {self.to}: {text}. {self.problem or ''}".rstrip()
 
     def to_status_json(self) -> dict[str, Any]:
         """Without the positions."""

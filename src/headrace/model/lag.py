@@ -1,5 +1,5 @@
 """The lag of a query in its topics: records, seconds, and the time until data is lost. Measured
-by the relay, also while the query is down. Pure.
+by the relay, even while the query is down. Pure.
 """
 
 from __future__ import annotations

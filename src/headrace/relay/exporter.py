@@ -49,7 +49,7 @@ class Sink(Protocol):
     to: str
 
     def send(self, records: Sequence[tuple[str, dict[str, Any]]]) -> SendResult:
-        """Key and body of each. Returns within seconds, also if the target is down."""
+        """`records` are keys and bodies. Returns within seconds, even if the target is down."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Keys of the HTTP API and the page: one small file a key, named by the hash of its secret.
+"""Keys of the HTTP API and the page: one small file per key, named by the hash of its secret.
 
 `headrace token` makes keys, the page's process uses and ends them. Invariants: a secret is shown
 once, to its maker, and never written; a login key works once; without a key there is no access.

@@ -16,7 +16,7 @@ def read(places: StatePaths, version: str, profile: str, pipeline: str) -> Defin
 
 
 def deployed(places: StatePaths) -> Iterator[Definition]:
-    """Of every deployed pipeline. One that cannot be read is left out."""
+    """Definitions of all deployed pipelines, except unreadable ones."""
     for item in desired.read_all(places):
         if found := read(places, item.version, item.profile, item.pipeline):
             yield found

@@ -13,7 +13,7 @@ from headrace.model.state_paths import StatePaths
 
 
 def home(places: StatePaths) -> str:
-    """Created on first use, once, also if several processes try."""
+    """Created on first use, and only once even if several processes try."""
     path = places.home
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -39,11 +39,11 @@ class StoredAlert:
 
     @property
     def count(self) -> int:
-        """How many rows, or findings of a rule, it stands for."""
+        """The number of rows or findings behind it."""
         return self.updates + 1
 
     def to_json(self) -> dict[str, Any]:
-        """As the API, the page and the command line show it."""
+        """The form that the API, the page and the command line show."""
         body = asdict(self)
         del body["updates"]
         return {**body, "count": self.count}
@@ -106,7 +106,7 @@ def apply_row(
 
 
 def is_opened_after(conn: db.Store, key: str, at: float) -> bool:
-    """An alert of this key is open, and was opened by a row of a later moment."""
+    """Whether an alert with this key is open that a later row opened."""
     sql = "SELECT 1 FROM alerts WHERE key = ? AND resolved_at IS NULL AND opened_at > ?"
     return conn.execute(sql, (key, at)).fetchone() is not None
 
@@ -181,7 +181,7 @@ def _resolve_where(
 
 
 def open_keys_of_rules(conn: db.Store) -> set[str]:
-    """Of the supervisor's own rules: a flood of rows never hides these."""
+    """Without alerts of rows, so that a flood of them never hides these."""
     found = db.rows(
         conn, "SELECT key FROM alerts WHERE resolved_at IS NULL AND rule <> ?", (RULE_OF_ROWS,)
     )

@@ -47,8 +47,8 @@ def open_alerts(path: Path, clock: Callable[[], float] = time.time) -> Store:
 
 
 def read(path: Path, ask: Callable[[Store], T], *, is_optional: bool = False) -> T | None:
-    """What `ask` finds in a store; None while there is no store. If it cannot be read: StoreError,
-    or None where the answer `is_optional`."""
+    """The result of `ask`; None if there is no store yet. If the store cannot be read: StoreError,
+    or None if the result `is_optional`."""
     try:
         with contextlib.closing(open_readonly(path)) as conn:
             return ask(conn)
@@ -288,7 +288,7 @@ def _configure(conn: Store, schema: migrations.Schema) -> None:
 def _migrate(conn: Store, schema: migrations.Schema) -> None:
     conn.execute("BEGIN IMMEDIATE")
     try:
-        # Asked again under the lock: another process may have migrated in between.
+        # Read again under the lock: another process may have migrated in between.
         done = conn.execute("PRAGMA user_version").fetchone()[0]
         for step in schema.steps[done:]:
             for statement in step:

@@ -1,4 +1,4 @@
-"""The tables of both databases, as numbered steps. Read by `store/db.py` alone.
+"""The tables of both databases, as numbered steps. Only `store/db.py` reads them.
 
 A step is never changed once released: a new one is added below. `user_version` counts those done.
 Times are seconds since the epoch (UTC); JSON is text.
@@ -123,7 +123,7 @@ _ALERTS_2: Step = (
     "ALTER TABLE alerts ADD COLUMN resolve_at REAL",
     """CREATE INDEX alerts_due ON alerts (resolve_at)
         WHERE resolved_at IS NULL AND resolve_at IS NOT NULL""",
-    # Up to which batch the alert rows of a query were taken: one seen again is not taken again.
+    # The last batch of a query whose alert rows are stored: an earlier one is not stored again.
     """CREATE TABLE taken_batches (
         query_id TEXT PRIMARY KEY, batch INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID""",
 )

@@ -1,6 +1,6 @@
-"""The latest status of each pipeline: what `status` prints and the page shows first.
+"""The latest status of each pipeline, as `status` and the page show it.
 
-Written by the supervisor at every tick (a row is only touched when it changed), read by all others.
+Written by the supervisor, read by all others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from headrace.store import db, json_text
 
 
 def put(conn: db.Store, status: PipelineStatus) -> bool:
-    """True if it differs from what was there."""
+    """True if it has changed."""
     with db.transaction(conn):
         done = conn.execute(
             "INSERT INTO pipelines (name, body) VALUES (?, ?)"

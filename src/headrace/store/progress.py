@@ -2,7 +2,7 @@
 
 Written by the supervisor as it reads events files, read by the page.
 Invariant: storing the same batch again changes nothing, and a roll-up is the sum of all rows ever
-stored, also of those pruned since (`store/retention.py`).
+stored, including pruned ones (`store/retention.py`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def newest(conn: db.Store, pipeline: str, query: str, limit: int = 100) -> list[
 
 
 def queries(conn: db.Store, pipeline: str, since: float) -> list[str]:
-    """Names of the queries with a batch since then, also of earlier versions."""
+    """Names of the queries with a batch since then, including those of earlier versions."""
     # One index step for each name: a pipeline has few queries and millions of minutes.
     found = db.rows(
         conn,
@@ -156,7 +156,7 @@ def read_buckets(
 
 
 class MinuteRate(NamedTuple):
-    """Of one query in one minute. A minute that has not ended is measured over its past part."""
+    """The rates of one query in one minute; of the current minute, in its elapsed part."""
 
     pipeline: str
     query: str
@@ -167,7 +167,7 @@ class MinuteRate(NamedTuple):
 
 
 def minute_rates(conn: db.Store, since: float, now: float) -> list[MinuteRate]:
-    """In order of time. A minute that began less than 15 s ago says nothing yet."""
+    """In order of time. A minute that began less than 15 s ago is left out."""
     found = db.rows(
         conn,
         "SELECT pipeline, query, start, rows_in,"
@@ -230,7 +230,7 @@ def _progress(row: sqlite3.Row) -> StoredProgress:
     return StoredProgress(**{**dict(row), "phases": phases, "raw": raw})
 
 
-# Both in the order of Bucket's fields: a chart of a day is made of fifteen hundred rows.
+# Both in the order of MetricBucket's fields: a chart of a day consists of 1,440 rows.
 _FIELDS = tuple(field.name for field in fields(MetricBucket))
 _ROLLED = ", ".join(_FIELDS)
 _SINGLE = ", ".join(

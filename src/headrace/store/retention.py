@@ -41,7 +41,7 @@ _KEYS_OF_LARGE = {
 
 
 def prune(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> dict[str, int]:
-    """Of history.db: deleted rows, by table."""
+    """Prunes history.db. Returns the number of deleted rows by table."""
     gone = {"progress": _prune_progress(conn, now, limits)}
     for table, condition, values in (
         ("progress_minute", "start < ?", (now - limits.minute_days * DAY_S,)),
@@ -61,7 +61,7 @@ def prune(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> dic
 
 
 def prune_alerts(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> int:
-    """Of alerts.db: the number of deleted alerts, all of them resolved."""
+    """Prunes alerts.db. Returns the number of deleted alerts."""
     before = now - limits.alerts_days * DAY_S
     gone = _delete(conn, "alerts", "resolved_at < ?", (before,), limits.bite_rows)
     for table in ("taken_batches", "topic_positions"):

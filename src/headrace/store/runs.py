@@ -1,4 +1,4 @@
-"""Runs in the history: one row a driver process.
+"""Runs in the history: one row per driver process.
 
 Written by the supervisor, read by the page. Decisions (backoff, three times the same failure) use
 the files of the runs, never these rows: the history is disposable.
@@ -67,7 +67,7 @@ def restarts_since(conn: db.Store, since: float) -> dict[str, int]:
 
 
 def last_failures(conn: db.Store, since: float) -> list[Run]:
-    """Of each pipeline the last run that ended badly."""
+    """The last run of each pipeline that ended badly."""
     marks = ", ".join("?" for _ in BAD_ENDINGS)
     # In SQLite the other columns are those of the row with the maximum.
     sql = "SELECT *, max(ended_at) FROM runs WHERE ended_at >= ? AND ending IN"
