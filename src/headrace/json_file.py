@@ -10,9 +10,11 @@ import os
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from headrace.errors import StoreError
+
+T = TypeVar("T")
 
 
 def write_json(path: Path, body: Mapping[str, Any]) -> None:
@@ -71,6 +73,15 @@ def read_json(path: Path) -> dict[str, Any] | None:
     if not isinstance(body, dict):
         raise _bad(path, content, f"It contains a {type(body).__name__}, not an object.")
     return body
+
+
+def read_valid(path: Path, parse: Callable[[dict[str, Any]], T]) -> T | None:
+    """The parsed content; None if the file is missing, empty, unreadable or invalid."""
+    try:
+        body = read_json(path)
+        return parse(body) if body else None
+    except (StoreError, AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def _sync_folder(path: Path) -> None:

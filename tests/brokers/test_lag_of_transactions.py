@@ -54,7 +54,7 @@ def test_while_a_transaction_is_open_lag_ends_where_the_source_may_read_to(
     looking = LagMonitor()
 
     with transaction(broker, topic, "2", "3", "4"):
-        (found,) = looking.look(work)
+        (found,) = looking.measure(work)
         gone = gaps.find(work, "flow")
     looking.close()
 
@@ -74,7 +74,7 @@ def test_two_sources_of_one_cluster_have_each_its_own_end(broker: Cluster, tmp_p
     looking = LagMonitor()
 
     with transaction(broker, plain, "0", "1"), transaction(broker, strict, "0", "1"):
-        (found,) = looking.look(work)
+        (found,) = looking.measure(work)
     looking.close()
 
     assert behind(found) == {plain: 2, strict: 0}
@@ -93,7 +93,7 @@ def test_of_a_partition_with_only_a_marker_ahead_the_records_are_counted_and_no_
     looking = LagMonitor()
 
     def seen(records: int) -> QueryLag | None:
-        (found,) = looking.look(work)
+        (found,) = looking.measure(work)
         return found if found.records == records else None
 
     found = rig.eventually("its end is known", lambda: seen(3), 30)

@@ -75,12 +75,12 @@ def test_kafkas_own_tool_shows_where_a_query_stands_and_how_far_behind_it_is(
     looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4, "1": 10}})
 
-    assert relay.look(work, looking, mirroring) == []
+    assert relay.measure(work, looking, mirroring) == []
     assert by_the_console(broker, group) == {(topic, 0): ("4", "6"), (topic, 1): ("10", "0")}
 
     committed(tmp_path, 1, {topic: {"0": 9, "1": 10}})
     sent(broker, topic, *({"value": "more", "partition": 1} for _ in range(3)))
-    assert relay.look(work, looking, mirroring) == []
+    assert relay.measure(work, looking, mirroring) == []
     assert by_the_console(broker, group) == {(topic, 0): ("9", "1"), (topic, 1): ("10", "3")}
     assert lag.read(work.places)["flow", "kept"].group == group
     looking.close()
@@ -92,14 +92,14 @@ def test_a_group_is_moved_only_when_the_query_has_moved(broker: Cluster, tmp_pat
     work = workspace(tmp_path, {"servers": broker.servers(), "subscribe": topic})
     looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4}})
-    relay.look(work, looking, mirroring)
+    relay.measure(work, looking, mirroring)
 
     consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": group})
     consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
-    relay.look(work, looking, mirroring)
+    relay.measure(work, looking, mirroring)
     (untouched,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
     committed(tmp_path, 1, {topic: {"0": 9}})
-    relay.look(work, looking, mirroring)
+    relay.measure(work, looking, mirroring)
     (moved,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
     consumer.close()
     looking.close()
@@ -117,14 +117,14 @@ def test_a_query_with_two_sources_on_one_cluster_is_not_moved_again_and_again(
         sent(broker, name, *map(str, range(9)))
     looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {one: {"0": 4}}, {other: {"0": 5}})
-    assert relay.look(work, looking, mirroring) == []
+    assert relay.measure(work, looking, mirroring) == []
 
     consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": group})
     both = [TopicPartition(one, 0), TopicPartition(other, 0)]
     moved = [place.offset for place in consumer.committed(both, timeout=30)]
     by_hand = [TopicPartition(one, 0, 1), TopicPartition(other, 0, 2)]
     consumer.commit(offsets=by_hand, asynchronous=False)
-    relay.look(work, looking, mirroring)
+    relay.measure(work, looking, mirroring)
     untouched = [place.offset for place in consumer.committed(both, timeout=30)]
     consumer.close()
     looking.close()
@@ -144,8 +144,8 @@ def test_a_topic_of_the_same_name_that_is_written_elsewhere_gets_no_group(
     looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4}})
 
-    relay.look(work, looking, mirroring)
-    assert relay.look(work, looking, mirroring) == []
+    relay.measure(work, looking, mirroring)
+    assert relay.measure(work, looking, mirroring) == []
     looking.close()
 
     assert lag.read(work.places)["flow", "kept"].records == 5
@@ -168,8 +168,8 @@ def test_a_group_with_members_is_left_alone_and_lag_is_known_all_the_same(
     assert member.consume(1, 30)
     looking, mirroring = LagMonitor(), GroupMirror()
 
-    relay.look(work, looking, mirroring)
-    (problem,) = relay.look(work, looking, mirroring)
+    relay.measure(work, looking, mirroring)
+    (problem,) = relay.measure(work, looking, mirroring)
     member.close()
     looking.close()
 
@@ -192,8 +192,8 @@ def test_a_login_without_the_right_is_told_which_right(
     committed(tmp_path, 0, {topic: {"0": 0}})
     looking, mirroring = LagMonitor(), GroupMirror()
 
-    relay.look(work, looking, mirroring)
-    (problem,) = relay.look(work, looking, mirroring)
+    relay.measure(work, looking, mirroring)
+    (problem,) = relay.measure(work, looking, mirroring)
     looking.close()
 
     assert f"The login as 'ann' may not change the group '{group}'" in problem
@@ -204,14 +204,12 @@ def test_a_login_without_the_right_is_told_which_right(
 def test_a_problem_is_logged_once_and_once_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from headrace.relay.problem_log import ProblemLog
-
-    saying = ProblemLog()
-    with caplog.at_level(logging.INFO, logger="headrace.relay.problem_log"):
+    log = relay.ProblemLog()
+    with caplog.at_level(logging.INFO, logger="headrace.relay"):
         for tried_ms in (0, 10, 250):
-            saying.tell([f"nobody answers (after {tried_ms}ms)", "another"])
-        saying.tell(["another"])
-        saying.tell(["another"])
+            log.report([f"nobody answers (after {tried_ms}ms)", "another"])
+        log.report(["another"])
+        log.report(["another"])
 
     said = [record.getMessage() for record in caplog.records]
     assert said == [

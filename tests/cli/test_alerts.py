@@ -6,14 +6,14 @@ import contextlib
 import time
 
 from cli.stage import Project
-from headrace.model.alerts import AlertRow
+from headrace.model.alerts import AlertRow, OpenAlert
 from headrace.store import alerts, db
 
 
 def opened(project: Project) -> None:
     now = time.time()
     with contextlib.closing(db.open_alerts(project.places.alerts)) as conn:
-        alerts.open_once(conn, "stalled:other", now, "other", None, "stalled", "stuck", "warning")
+        alerts.open_once(conn, OpenAlert("stalled:other", "stalled", "other", "stuck"), now)
         row = AlertRow("id", 0, 0, ("7",), "Cluster [7]: hot", "critical", now - 300, now, count=75)
         alerts.take(conn, "hello", "kept", [row], now)
         cold = AlertRow("id", 1, 0, ("8",), "Cluster 8: hot", "critical", now, now)

@@ -20,6 +20,7 @@ from headrace import config
 from headrace.demo import count, expected, folder, generator, outputs
 from headrace.demo.paths import DemoPaths
 from headrace.errors import Error
+from headrace.model.alerts import OpenAlert
 from headrace.model.state_paths import StatePaths
 from headrace.store import alerts, db
 
@@ -133,7 +134,8 @@ def write_alerts(places: DemoPaths, overloads: Counter[int], silent: int) -> Non
         for cluster in clusters.elements():
             key = f"metrics/{query}/{cluster}"
             data = {"cluster_id": cluster}
-            alerts.open_once(conn, key, NOW, "metrics", query, "row", "t", "critical", data)
+            alert = OpenAlert(key, "row", "metrics", "t", "critical", query, data)
+            alerts.open_once(conn, alert, NOW)
             alerts.resolve(conn, key, NOW + 1)
     conn.close()
 

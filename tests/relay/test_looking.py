@@ -69,9 +69,9 @@ def test_partitions_with_only_markers_ahead_cost_one_look_its_two_seconds(
     broker.empty = (2, 5)
     relay = LagMonitor(lambda: broker.now)
 
-    first = waiting(relay.look(work))
+    first = waiting(relay.measure(work))
     spent_s = broker.now
-    second, third = waiting(relay.look(work)), waiting(relay.look(work))
+    second, third = waiting(relay.measure(work)), waiting(relay.measure(work))
 
     assert spent_s == pytest.approx(AGED_S)
     assert first == [0, 1]
@@ -87,10 +87,10 @@ def test_a_place_without_a_record_is_asked_again_when_something_came(
     broker.empty = (0,)
     relay = LagMonitor(lambda: broker.now)
 
-    relay.look(work)
-    relay.look(work)
+    relay.measure(work)
+    relay.measure(work)
     before = list(broker.asked)
     broker.empty, broker.high = (), 10
-    after = waiting(relay.look(work))
+    after = waiting(relay.measure(work))
 
     assert (before, after) == ([0], [0])

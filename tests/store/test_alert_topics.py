@@ -12,7 +12,8 @@ import pytest
 from headrace.connectors import alert_rows
 from headrace.errors import StoreError
 from headrace.model.alerts import TopicRow
-from headrace.store import alert_topics, alerts, db, recovery
+from headrace.store import alert_topics, alerts, db, recovery, retention
+from headrace.store.retention import RetentionLimits
 
 SHAPE = alert_rows.AlertTemplate(("c",), "Cluster {c}", "critical", None, "at")
 
@@ -60,7 +61,7 @@ def test_a_twin_changes_nothing_until_it_is_forgotten(conn: db.Store) -> None:
     alert_topics.take(conn, "t", [resolving, row(1, twin=b"x")], {0: 4}, 101.0)
     assert counts(conn) == {}
 
-    alert_topics.forget(conn, 100.0 + alert_topics.TWINS_KEPT_S + 1)
+    retention.prune_alerts(conn, 100.0 + retention.DEFAULTS.twins_days * retention.DAY_S + 1)
     alert_topics.take(conn, "t", [row(1, twin=b"x")], {0: 5}, 102.0)
     assert counts(conn) == {"Cluster 1": 1}
     assert alert_topics.positions(conn, "t") == {0: 5}, "places are kept for longer"
@@ -103,16 +104,12 @@ def test_a_row_from_before_an_alert_was_opened_does_not_resolve_it(conn: db.Stor
     assert counts(conn) == {}
 
 
-def test_so_many_rows_are_kept_in_mind_and_no_more(
-    conn: db.Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(alert_topics, "TWINS_MAX", 10)
-    monkeypatch.setattr(alert_topics, "BITE_ROWS", 3)
+def test_so_many_rows_are_kept_in_mind_and_no_more(conn: db.Store) -> None:
     for number in range(25):
         one = row(1, twin=str(number).encode())
         alert_topics.take(conn, "t", [one], {0: number}, 100.0 + number)
 
-    alert_topics.forget(conn, 200.0)
+    retention.prune_alerts(conn, 200.0, RetentionLimits(twins_max=10, bite_rows=3))
 
     assert remembered(conn) == 10
     alert_topics.take(conn, "t", [row(1, twin=b"24")], {0: 26}, 126.0)
@@ -129,7 +126,7 @@ def test_what_changed_is_told_once_and_in_order(conn: db.Store) -> None:
 
     told = [(one.is_opened, one.title) for *_, one in (*first, *rest)]
     assert told == [(True, "Cluster 1"), (True, "Cluster 2"), (False, "Cluster 1")]
-    assert {(pipeline, at) for _, pipeline, at, _ in first} == {("metrics", 100.0)}
+    assert {(one.pipeline, one.at) for _, one in first} == {("metrics", 100.0)}
     alert_topics.delete_changes(conn, rest[-1][0])
     assert alert_topics.read_changes(conn, 10) == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import threading
 from pathlib import Path
@@ -94,13 +93,3 @@ def test_a_reader_never_meets_half_a_file(tmp_path: Path) -> None:
     writer.join()
 
     assert reads > 0
-
-
-def test_the_mode_can_be_chosen_whatever_the_umask(tmp_path: Path) -> None:
-    old = os.umask(0o077)
-    try:
-        json_file.write_json(tmp_path / "a.json", {}, mode=0o644)
-    finally:
-        os.umask(old)
-
-    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o644

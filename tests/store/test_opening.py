@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import StoreError
+from headrace.model.alerts import OpenAlert
 from headrace.store import alerts, db, events, migrations
 
 NOW = 1_700_000_000.0
@@ -37,7 +38,8 @@ def copies(path: Path) -> list[Path]:
 
 
 def works(conn: db.Store) -> bool:
-    return events.add(conn, 1.0, "p", None, "kind", "text") and len(events.recent(conn, "p")) == 1
+    events.add(conn, 1.0, "p", None, "kind", "text")
+    return len(events.recent(conn, "p")) == 1
 
 
 def flip_pages(content: bytes) -> bytes:
@@ -237,7 +239,7 @@ def test_alerts_of_a_damaged_file_are_taken_over_as_far_as_they_can_be_read(tmp_
     conn = db.open_alerts(path)
     with db.transaction(conn):
         for number in range(300):
-            alerts.open_once(conn, f"k{number}", 1.0, "p", None, "rule", "title " * 20, "critical")
+            alerts.open_once(conn, OpenAlert(f"k{number}", "rule", "p", "title " * 20), 1.0)
     conn.close()
     content = path.read_bytes()
     path.write_bytes(content[: len(content) - 2 * 4096])
@@ -257,7 +259,7 @@ def test_alerts_that_are_no_database_at_all_begin_anew(tmp_path: Path) -> None:
 
     conn = db.open_alerts(path)
 
-    assert alerts.open_once(conn, "k", 1.0, "p", None, "rule", "title", "critical")
+    assert alerts.open_once(conn, OpenAlert("k", "rule", "p", "title"), 1.0)
     assert "0 alerts recovered" in (conn.note or "")
     conn.close()
 
@@ -297,7 +299,7 @@ def test_many_processes_may_open_a_new_database_at_once(tmp_path: Path) -> None:
         sys.stdin.read(1)
         conn = db.open_history(Path(sys.argv[1]))
         assert conn.note is None, conn.note
-        assert events.add(conn, 1.0, "p", None, "kind", "text")
+        events.add(conn, 1.0, "p", None, "kind", "text")
         conn.close()
     """)
     children = [
@@ -492,10 +494,8 @@ def test_an_older_schema_is_brought_up_to_date_and_keeps_its_rows(
     filled(path)
     old = migrations.HISTORY
     more = migrations.Schema(
-        name=old.name,
         application_id=old.application_id,
         steps=(*old.steps, ("ALTER TABLE events ADD COLUMN extra TEXT",)),
-        tables=old.tables,
         disposable=True,
     )
     monkeypatch.setattr(migrations, "HISTORY", more)

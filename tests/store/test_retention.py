@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.model.alerts import OpenAlert
 from headrace.model.progress import from_spark
 from headrace.model.requests import Request
 from headrace.model.runs import Exit, RunSpec
@@ -104,7 +105,7 @@ def test_old_audit_entries_go(conn: db.Store) -> None:
 def test_an_open_alert_is_never_taken_away(tmp_path: Path) -> None:
     conn = db.open_alerts(tmp_path / "alerts.db")
     for key in ("open", "resolved"):
-        alerts.open_once(conn, key, 1.0, "p", None, "rule", "title", "critical")
+        alerts.open_once(conn, OpenAlert(key, "rule", "p", "title"), 1.0)
     alerts.resolve(conn, "resolved", 2.0)
 
     gone = retention.prune_alerts(conn, NOW)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import StoreError
+from headrace.model.alerts import OpenAlert
 from headrace.model.requests import Request
 from headrace.model.runs import Exit, RunSpec
 from headrace.model.status import PipelineStatus, QueryStatus
@@ -48,7 +49,7 @@ def spec(run: str = "p-20250101T000000-aaaa", at: float = 10.0, pipeline: str = 
 
 
 def open_one(conn: db.Store, key: str = "k", at: float = 1.0, title: str = "t") -> bool:
-    return alerts.open_once(conn, key, at, "p", "q", "rule", title, "critical", {"n": 1})
+    return alerts.open_once(conn, OpenAlert(key, "rule", "p", title, "critical", "q", {"n": 1}), at)
 
 
 def test_a_run_is_recorded_from_its_start_to_its_end(history: db.Store) -> None:
@@ -101,14 +102,6 @@ def test_runs_are_listed_newest_first_and_limited(history: db.Store) -> None:
     assert runs.list_runs(history)[0].name == "other"
 
 
-def test_an_event_with_a_place_in_its_file_is_taken_in_once(history: db.Store) -> None:
-    added = [events.add(history, 1.0, "p", "r", "started", "Started", {}, seq=7) for _ in range(2)]
-    added += [events.add(history, 1.0, "p", "r2", "started", "Started", {}, seq=7)]
-    added += [events.add(history, 1.0, "p", "r", "noted", "Same words") for _ in range(2)]
-
-    assert added == [True, False, True, True, True]
-
-
 def test_recent_events_come_in_order_and_can_be_followed(history: db.Store) -> None:
     for number in range(5):
         events.add(history, float(number), "p", None, "kind", f"event {number}", {"n": number})
@@ -150,13 +143,6 @@ def test_putting_the_same_status_writes_nothing(history: db.Store) -> None:
 
     assert put == [True, False, True]
     assert pipelines.read_all(history) == [status(why="else")]
-
-
-def test_a_removed_pipeline_is_no_longer_listed(history: db.Store) -> None:
-    pipelines.put(history, status())
-
-    assert [pipelines.remove(history, "p"), pipelines.remove(history, "p")] == [True, False]
-    assert pipelines.read_all(history) == []
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", '{"name": 1', '{"queries": [1]}', "{}"])

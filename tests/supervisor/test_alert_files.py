@@ -14,7 +14,7 @@ import pytest
 
 from headrace.connectors import alert as sink
 from headrace.connectors import alert_rows
-from headrace.model.alerts import AlertRow
+from headrace.model.alerts import AlertRow, OpenAlert
 from headrace.model.runs import Desired
 from headrace.model.state_paths import StatePaths
 from headrace.state import desired
@@ -28,7 +28,7 @@ from headrace.supervisor.alert_files import (
     list_waiting,
 )
 from headrace.supervisor.loop import Clock, Supervisor
-from headrace.supervisor.situation import OpenAlert, PolicyLimits, Situation
+from headrace.supervisor.situation import PolicyLimits, Situation
 from headrace.supervisor.store_writer import REOPEN_S, StoreWriter
 from supervisor.conftest import FAKE_DRIVER, Project
 
@@ -351,8 +351,8 @@ def test_a_row_that_still_waits_is_heard_before_it_is_over(bench: Bench) -> None
 
 def test_rules_neither_see_nor_resolve_alerts_of_rows(bench: Bench) -> None:
     rows = [(n, 1.0, False) for n in range(1100)]
-    rule = OpenAlert("restarting:metrics", "restarting", "metrics keeps restarting")
-    bench.history.open_alert("metrics", rule, 1.0, bench.now)
+    rule = OpenAlert("restarting:metrics", "restarting", "metrics", "metrics keeps restarting")
+    bench.history.open_alert(rule, 1.0, bench.now)
     bench.left(0, *rows)
     bench.take()
     bench.history.close()

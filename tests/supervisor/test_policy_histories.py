@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Ending, Exit, PastRun, RunSpec
 from headrace.supervisor import policy, restarts
 from headrace.supervisor.situation import (
@@ -17,7 +18,6 @@ from headrace.supervisor.situation import (
     Hold,
     Kill,
     Launch,
-    OpenAlert,
     Reap,
     ResolveAlert,
     Wait,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from headrace.health.run_view import QueryView, RunView
+from headrace.model.alerts import OpenAlert
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
 from headrace.model.runs import Desired, Ending, Exit, Orders, PastRun, RunSpec, Wanted
 from headrace.supervisor import policy, restarts
@@ -27,7 +28,6 @@ from headrace.supervisor.situation import (
     Kill,
     Launch,
     LiveRun,
-    OpenAlert,
     PolicyLimits,
     Reap,
     ResolveAlert,

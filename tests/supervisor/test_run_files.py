@@ -74,10 +74,10 @@ def test_only_the_newest_run_folders_are_kept(tmp_path: Path) -> None:
     for spec in specs:
         run_folders.write_spec(places, spec)
 
-    gone = run_folders.prune(places, {specs[0].run}, specs)
+    gone = run_folders.prune(places, specs)
 
-    assert gone == [spec.run for spec in specs[1:10]]
-    assert len(run_folders.specs(places)["orders"]) == 51
+    assert gone == [spec.run for spec in specs[:10]]
+    assert run_folders.specs(places) == {"orders": specs[10:]}
 
 
 def test_events_are_kept_of_the_ten_newest_runs_and_how_they_ended_of_all(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_events_are_kept_of_the_ten_newest_runs_and_how_they_ended_of_all(tmp_pa
         for path in (places.events(spec.run), places.exit(spec.run)):
             path.write_text("{}\n")
 
-    assert run_folders.prune(places, {specs[-1].run}, specs) == []
+    assert run_folders.prune(places, specs) == []
 
     assert [places.events(s.run).exists() for s in specs] == [False] * 5 + [True] * 10
     assert all(places.exit(s.run).exists() and places.spec(s.run).exists() for s in specs)

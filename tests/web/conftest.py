@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from cli.stage import PIPELINE, Project, failed, started
 from headrace import config
+from headrace.model.alerts import OpenAlert
 from headrace.model.progress import from_spark
 from headrace.model.runs import RunSpec
 from headrace.state import api_keys
@@ -58,7 +59,8 @@ def with_history(project: Project, now: float | None = None) -> str:
         progress.add(conn, "hello", run, "kept", now - 180 + 3 * batch, from_spark(body))
     conn.close()
     conn = db.open_alerts(project.places.alerts)
-    alerts.open_once(conn, "k", now - 10, "hello", "kept", "row", "Load is high", "critical", {})
+    load = OpenAlert("k", "row", "hello", "Load is high", "critical", "kept")
+    alerts.open_once(conn, load, now - 10)
     conn.close()
     return run
 

@@ -19,6 +19,7 @@ import browsing
 from cli.stage import Project, failed, started
 from headrace.connectors.live_snapshots import LiveSnapshots
 from headrace.json_file import read_json, write_json
+from headrace.model.alerts import OpenAlert
 from headrace.model.lag import PartitionLag, QueryLag
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.progress import from_spark
@@ -83,7 +84,9 @@ def hostile(folder: Path) -> Project:
     parts = (PartitionLag(PAYLOADS[1], 0, 5, 0, 9),)
     lag.write(project.places, [QueryLag("hello", PAYLOADS[0], now, parts, problem=ALL)])
     conn = db.open_alerts(project.places.alerts)
-    alerts.open_once(conn, "k", now, "hello", PAYLOADS[0], "row", ALL, PAYLOADS[2], {"a": ALL})
+    alerts.open_once(
+        conn, OpenAlert("k", "row", "hello", ALL, PAYLOADS[2], PAYLOADS[0], {"a": ALL}), now
+    )
     conn.close()
     return project
 

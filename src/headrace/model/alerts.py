@@ -9,13 +9,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.model.numbers import real
+from headrace.model.runs import Jsonable
 
 SEVERITIES = ("info", "warning", "error", "critical")  # in ascending order
 RULE_OF_ROWS = "row"  # the rule of alerts that a query's rows opened
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAlert:
+    """Opens the alert with this key, or updates it if it is open."""
+
+    key: str
+    rule: str
+    pipeline: str
+    title: str
+    severity: str = "warning"
+    query: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,7 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicAlerts:
+class TopicAlerts(Jsonable):
     """A query whose alert rows come through a topic: since when it is read, until when all rows
     were read, and the problem. A query whose topic was changed has two, while the old one may hold
     rows of an earlier version. `lost` rows (of any query) were deleted by the broker before they
@@ -88,9 +102,6 @@ class TopicAlerts:
     profile: str = ""
     lost: int = 0
     lost_at: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def _is_text(value: object) -> bool:

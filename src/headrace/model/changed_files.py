@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.model.numbers import count
+
 FILES_NAMED = 10  # of each kind; the rest is counted
 
 
@@ -22,19 +24,15 @@ class ChangedFiles:
     def plus(self, data: Mapping[str, Any], at: float) -> ChangedFiles:
         """With the counts of one `inputs_changed` event."""
         return ChangedFiles(
-            vanished=self.vanished + _count(data.get("vanished")),
+            vanished=self.vanished + count(data.get("vanished")),
             vanished_files=_names(self.vanished_files, data.get("vanished_files")),
-            rewritten=self.rewritten + _count(data.get("rewritten")),
+            rewritten=self.rewritten + count(data.get("rewritten")),
             rewritten_files=_names(self.rewritten_files, data.get("rewritten_files")),
             since=at if self.since is None else self.since,
         )
 
 
 NOTHING = ChangedFiles()
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _names(known: tuple[str, ...], more: Any) -> tuple[str, ...]:

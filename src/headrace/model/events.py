@@ -1,4 +1,4 @@
-"""Events of a run: one JSON object a line in its events file.
+"""Events of a run: one JSON object per line of its events file.
 
 Written by `driver/events.py`, read through `state/event_file.py`. Users' programs may read the file
 too: docs/reference/events.md documents the kinds and their fields, and no field is ever removed.
@@ -47,7 +47,7 @@ class Event:
 
     @cached_property
     def progress(self) -> Progress | None:
-        """Of a `progressed` event. Parsed once, though several readers ask for it."""
+        """The progress of a `progressed` event. Parsed once for all its readers."""
         raw = self.data.get("progress") if self.kind is EventKind.PROGRESSED else None
         return from_spark(raw) if isinstance(raw, Mapping) else None
 

@@ -35,10 +35,9 @@ class Export(Jsonable):
             f"{self.waiting:,} wait" if self.waiting else "",
             f"{self.dropped:,} were dropped" if self.dropped else "",
         ]
-        said = ", ".join(one for one in counts if one) or "none waits"
-        return f"progress events to {self.to}: {said}. {self.problem or ''}".rstrip()
+        text = ", ".join(count for count in counts if count) or "none waits"
+        return f"progress events to {self.to}: {text}. {self.problem or ''}".rstrip()
 
     def to_status_json(self) -> dict[str, Any]:
         """Without the positions."""
-        names = ("name", "to", "sent", "dropped", "dropped_at", "waiting", "problem")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in self.to_json().items() if name != "runs"}

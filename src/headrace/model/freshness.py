@@ -41,7 +41,7 @@ class AgeSample:
 class AgeWindow:
     """The last batches, bounded by number and by age.
 
-    Percentiles are cached: they are read many times a second and change once a batch.
+    Percentiles are cached: they are read many times a second and change once per batch.
     """
 
     samples: tuple[AgeSample, ...] = ()
@@ -121,7 +121,7 @@ def percentile(points: Points, percent: int) -> float | None:
 
 
 def _condense(known: Sequence[tuple[float, float]]) -> list[tuple[float, int]]:
-    """At most one pair a cut; equal ages in one. `known` is sorted."""
+    """At most one pair per cut; equal ages share one. `known` is sorted."""
     total = math.fsum(weight for _, weight in known)
     found: list[tuple[float, int]] = []
     place, seen = 0, known[0][1]

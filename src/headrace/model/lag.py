@@ -1,13 +1,14 @@
 """The lag of a query in its topics: records, seconds, and the time until data is lost. Measured
-by the relay, also while the query is down. Pure.
+by the relay, even while the query is down. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
+from headrace.model.runs import Jsonable
 from headrace.model.times import span
 
 SEEN_S = 30.0  # an older measurement is void
@@ -15,7 +16,7 @@ RATE_S_MIN = 3.0  # a rate over less is noise
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLag:
+class PartitionLag(Jsonable):
     """`next` is the next record to read, `low` and `high` are the ends of the partition. `waits_s`:
     how long the oldest unread record has waited; `kept_s`: the topic's retention. None: unknown, or
     unlimited."""
@@ -45,7 +46,7 @@ class PartitionLag:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryLag:
+class QueryLag(Jsonable):
     """`at` is the time of the measurement. With a `problem` nothing else is known."""
 
     pipeline: str
@@ -84,9 +85,8 @@ class QueryLag:
         """A note on the numbers."""
         if self.problem or not self.is_real_time:
             return None
-        newest = (
-            "" if self.written_s is None else f"; newest row written {span(self.written_s)} ago"
-        )
+        written_s = self.written_s
+        newest = "" if written_s is None else f"; newest row written {span(written_s)} ago"
         return f"real time: as of its last batch{newest}"
 
     def is_of(self, now: float) -> bool:
@@ -111,13 +111,9 @@ class QueryLag:
         return {**asdict(self), **worked_out}
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> QueryLag:
-        names = PartitionLag.__slots__
-        partitions = tuple(
-            PartitionLag(**{name: one[name] for name in names}) for one in body["partitions"]
-        )
-        rest = {f.name: body[f.name] for f in fields(cls) if f.name != "partitions"}
-        return cls(**rest, partitions=partitions)
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        partitions = [PartitionLag.from_json(one) for one in body["partitions"]]
+        return super(QueryLag, cls).from_json({**body, "partitions": partitions})
 
 
 def catch_up_s(seen: Sequence[QueryLag]) -> float | None:

@@ -24,11 +24,10 @@ class Outage:
     @classmethod
     def heard(cls, data: Mapping[str, Any], at: float) -> Outage:
         since, source, known = real(data.get("since")), data.get("source"), data.get("addresses")
+        listed = known if isinstance(known, list) else []
         return cls(
             error=str(data.get("error") or "no answer")[:TEXT_MAX],
             since=at if since is None else since,
             source=str(source)[:TEXT_MAX] if source else None,
-            addresses=tuple(str(one)[:200] for one in known if one)[:10]
-            if isinstance(known, list)
-            else (),
+            addresses=tuple(str(address)[:200] for address in listed if address)[:10],
         )

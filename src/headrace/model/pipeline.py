@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from headrace.model.runs import Jsonable
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(Jsonable):
     """A source, table, view or query. `inputs` are names of other nodes."""
 
     name: str
@@ -34,7 +36,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class Query(Jsonable):
     """One streaming query: a node with a sink, a trigger, a mode and a checkpoint of its own."""
 
     name: str
@@ -52,7 +54,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Jsonable):
     """`.headrace/versions/HASH/definitions/PROFILE/PIPELINE.json`."""
 
     pipeline: str
@@ -63,15 +65,8 @@ class Definition:
     queries: tuple[Query, ...]
     warnings: tuple[Mapping[str, Any], ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Definition:
-        nodes = tuple(
-            Node(**{**n, "inputs": tuple(n["inputs"]), "engines": tuple(n.get("engines", ()))})
-            for n in body["nodes"]
-        )
-        queries = tuple(Query(**{**q, "inputs": tuple(q["inputs"])}) for q in body["queries"])
-        rest = {k: body[k] for k in ("pipeline", "profile", "version", "file")}
-        return cls(**rest, nodes=nodes, queries=queries, warnings=tuple(body.get("warnings", ())))
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        nodes = [Node.from_json(node) for node in body["nodes"]]
+        queries = [Query.from_json(query) for query in body["queries"]]
+        return super(Definition, cls).from_json({**body, "nodes": nodes, "queries": queries})

@@ -52,7 +52,7 @@ class SourceProgress:
 
     @property
     def start_entry(self) -> int | None:
-        """Of a file source: the entry of its log before the batch."""
+        """The log entry of a file source before the batch."""
         return _log_entry(self.start_offset)
 
     @property
@@ -61,7 +61,7 @@ class SourceProgress:
 
     @property
     def partitions(self) -> int | None:
-        """Of a source that counts by partition (topic: {partition: offset})."""
+        """The number of partitions, if its offsets are {topic: {partition: offset}}."""
         topics = [one for one in _mapping(self.end_offset).values() if isinstance(one, Mapping)]
         return sum(len(one) for one in topics) if topics else None
 
@@ -99,7 +99,7 @@ class StateOperator:
 
 @dataclass(frozen=True, slots=True)
 class EventTimes:
-    """Of the rows of a batch, in seconds since the epoch."""
+    """Event times of a batch, in seconds since the epoch."""
 
     watermark: float | None = None  # 0.0: none yet
     newest: float | None = None
@@ -150,7 +150,7 @@ class Progress:
 
     @property
     def partitions(self) -> int | None:
-        """Of all sources; None if one does not have any."""
+        """The partitions of all sources; None if a source has none."""
         found = [one.partitions for one in self.sources]
         return None if None in found else _total(found)
 

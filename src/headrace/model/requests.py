@@ -17,14 +17,14 @@ class Action(StrEnum):
     CUT = "cut"  # stop at once, without waiting for a batch boundary
     RESTART = "restart"
     ROLLBACK = "rollback"  # to `version`, or to the one before
-    RESTORE = "restore"  # what `run` had replaced
-    DOWN = "down"  # drain all, end the supervisor, keep what should run
+    RESTORE = "restore"  # the version that `run` replaced
+    DOWN = "down"  # drain all and end the supervisor; the desired state stays
 
 
 @dataclass(frozen=True, slots=True)
 class Request(Jsonable):
     id: str
-    what: str  # What
+    what: str  # Action
     by: str
     at: float
     pipeline: str = ""
@@ -34,8 +34,8 @@ class Request(Jsonable):
     script: bool = False
     args: tuple[str, ...] = ()
     dev: bool = False
-    replaces: bool = False  # of a deploy by `run`: may replace a deployed pipeline
-    session: str = ""  # the deploy of the `run` that asks this at its end
+    replaces: bool = False  # a deploy by `run` may replace a deployed pipeline
+    session: str = ""  # the request id of the `run` that sends this at its end
     accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # of a start: Gap.to_json()
     note: str = ""  # for the audit
 

@@ -107,7 +107,7 @@ class RunSpec(Jsonable):
 
     @property
     def accepts_gap(self) -> bool:
-        """Also if no gap was shown: Spark may find one that a look at the topics does not."""
+        """Even if no gap was shown: Spark may find gaps that a look at the topics does not."""
         return self.accepted_gaps is not None
 
 

@@ -6,97 +6,48 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+class _Below:
+    """A fixed path below the state folder, as a read-only attribute."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, places: StatePaths, owner: type[StatePaths]) -> Path:
+        return places.state / self._path
+
+
 @dataclass(frozen=True, slots=True)
 class StatePaths:
     """`state` is `.headrace`, absolute. Deleting it while nothing runs loses no data."""
 
     state: Path
 
-    @property
-    def supervisor_lock(self) -> Path:  # held (fcntl.lockf) while a supervisor lives
-        return self.state / "supervisor.lock"
-
-    @property
-    def home(self) -> Path:  # the unique name of this state folder
-        return self.state / "home"
-
-    @property
-    def supervisor_process(self) -> Path:  # model.runs.Process of the supervisor
-        return self.state / "supervisor.json"
-
-    @property
-    def supervisor_log(self) -> Path:
-        return self.state / "supervisor.log"
-
-    @property
-    def requests(self) -> Path:
-        return self.state / "requests"
-
-    @property
-    def answers(self) -> Path:
-        return self.state / "answers"
-
-    @property
-    def history(self) -> Path:
-        return self.state / "history.db"
-
-    @property
-    def alerts(self) -> Path:
-        return self.state / "alerts.db"
-
-    @property
-    def alert_rows(self) -> Path:  # PIPELINE/QUERY/BATCH.jsonl below it, until they are read
-        return self.state / "alerts"
-
-    @property
-    def keys(self) -> Path:  # of the HTTP API: one file a key, named by its hash
-        return self.state / "keys"
+    supervisor_lock = _Below("supervisor.lock")  # held (fcntl.lockf) while a supervisor lives
+    supervisor_process = _Below("supervisor.json")  # model.runs.Process of the supervisor
+    supervisor_log = _Below("supervisor.log")
+    home = _Below("home")  # the unique name of this state folder
+    requests = _Below("requests")
+    answers = _Below("answers")
+    desired_folder = _Below("desired")
+    versions = _Below("versions")
+    runs = _Below("runs")
+    history = _Below("history.db")
+    alerts = _Below("alerts.db")
+    alert_rows = _Below("alerts")  # PIPELINE/QUERY/BATCH.jsonl below it, until they are read
+    alert_topics = _Below("alerttopics.json")  # queries whose rows come through a topic
+    lag = _Below("lag.json")  # model.lag.QueryLag of every query
+    exports = _Below("exports")  # one file per exporter of progress: model.exports.Export
+    relay_log = _Below("relay.log")
+    keys = _Below("keys")  # of the HTTP API: one file per key, named by its hash
+    web = _Below("web.json")  # model.web.Listening
+    web_log = _Below("web.log")
+    broker = _Below("kafka/process.json")  # the development broker: process and port
 
     def key(self, hash_: str) -> Path:
         return self.keys / f"{hash_}.json"
 
-    @property
-    def web(self) -> Path:  # model.web.Listening
-        return self.state / "web.json"
-
-    @property
-    def broker(self) -> Path:  # of development: its process and port, beside its data
-        return self.state / "kafka" / "process.json"
-
-    @property
-    def lag(self) -> Path:  # of every query: model.lag.QueryLag
-        return self.state / "lag.json"
-
-    @property
-    def alert_topics(self) -> Path:  # queries whose rows come through a topic
-        return self.state / "alerttopics.json"
-
-    @property
-    def exports(self) -> Path:  # one file an exporter of progress: model.exports.Export
-        return self.state / "exports"
-
     def export(self, name: str) -> Path:
         return self.exports / f"{name}.json"
-
-    @property
-    def relay_log(self) -> Path:
-        return self.state / "relay.log"
-
-    @property
-    def web_log(self) -> Path:
-        return self.state / "web.log"
-
-    @property
-    def versions(self) -> Path:
-        return self.state / "versions"
-
-    @property
-    def runs(self) -> Path:
-        return self.state / "runs"
-
-    @property
-    def desired_folder(self) -> Path:
-        return self.state / "desired"
 
     def desired(self, pipeline: str) -> Path:
         return self.desired_folder / f"{pipeline}.json"

@@ -58,7 +58,7 @@ class QueryStatus(Jsonable):
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        found = tuple(Finding.from_json(one) for one in body.get("findings", ()))
+        found = [Finding.from_json(one) for one in body.get("findings", ())]
         return super(QueryStatus, cls).from_json({**body, "findings": found})
 
 
@@ -80,6 +80,11 @@ class PipelineStatus(Jsonable):
     cpu_s_per_million_rows: float | None = None  # of this run, over the rows of all its queries
     queries: tuple[QueryStatus, ...] = ()
     findings: tuple[Finding, ...] = ()  # about the definition, set by readers
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
+        queries = [QueryStatus.from_json(query) for query in body.get("queries", ())]
+        return super(PipelineStatus, cls).from_json({**body, "queries": queries})
 
     def all_findings(self) -> tuple[Finding, ...]:
         """Those of its queries first."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ class Goal:
 
 
 class AlertTopicReader:
-    """It reads since `since`; all rows until `until` are stored. `lost` rows were deleted unread,
+    """Has read since `since`; all rows until `until` are stored. `lost` rows were deleted unread,
     the last of them noticed at `lost_at`."""
 
     def __init__(self, topic: Kafka, places: StatePaths, home: str) -> None:
@@ -68,15 +68,15 @@ class AlertTopicReader:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                self._take()
+                self._read()
             except Error as exc:
                 self.problem = f"{exc.what} {exc.why or ''}".strip()
-            except Exception as exc:  # a border: no other thread reads rows
-                logger.exception("alert rows cannot be taken")
+            except Exception as exc:  # a boundary: no other thread reads rows
+                logger.exception("alert rows cannot be read")
                 self.problem = f"{type(exc).__name__}: {exc}"
             self._over.wait(AGAIN_S)
 
-    def _take(self) -> None:
+    def _read(self) -> None:
         """Until the store or the topic has to be opened again."""
         with TopicFollower(self._topic) as broker:
             topic = broker.identity(self._name)
@@ -127,20 +127,17 @@ class AlertTopicReader:
 
     def _store_records(self, conn: db.Store, topic: str, records: list[Record]) -> None:
         places = {one.partition: one.offset + 1 for one in records}
-        rows = list(self._rows(records))
+        rows = [row for one in records if (row := self._parse(one)) is not None]
         for change in alert_topics.take(conn, topic, rows, places, time.time()):
             logger.info("%s: %s", "opened" if change.is_opened else "resolved", change.title)
 
-    def _rows(self, records: Iterable[Record]) -> Iterator[TopicRow]:
-        for one in records:
-            try:
-                row = alert_topic.parse_record(one, self._home)
-            except ValueError as exc:
-                place = f"{self._name} {one.partition}, offset {one.offset}"
-                logger.warning("not taken, %s: %s", place, exc)
-                continue
-            if row is not None:
-                yield row
+    def _parse(self, one: Record) -> TopicRow | None:
+        try:
+            return alert_topic.parse_record(one, self._home)
+        except ValueError as exc:
+            place = f"{self._name} {one.partition}, offset {one.offset}"
+            logger.warning("skipped an invalid row, %s: %s", place, exc)
+            return None
 
 
 def starting_offsets(known: Mapping[int, int], ends: Mapping[int, TopicEnds]) -> dict[int, int]:

@@ -113,7 +113,7 @@ class AlertTopics:
             self._takers[key] = self._start(topics[key], work.places, home(work.places))
 
     def _is_needed(self, places: StatePaths, one: WantedTopic) -> bool:
-        """Of a topic that is no longer deployed."""
+        """Whether to keep reading a topic that is no longer deployed."""
         ended_at = earlier_end(places, one.pipeline)
         is_taken = (self._state(one).until or 0.0) >= ended_at + AFTER_S
         if one.topic is None or not ended_at or is_taken:

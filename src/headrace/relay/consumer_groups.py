@@ -52,7 +52,7 @@ class GroupMirror:
             results[one.pipeline, one.query] = (group, problem)
 
     def with_group(self, one: QueryLag) -> QueryLag:
-        """With the result for its group in the last tick."""
+        """Adds the result for its group in the last tick."""
         group, problem = self._results.get((one.pipeline, one.query), (None, None))
         return replace(one, group=group, group_problem=problem)
 
@@ -72,7 +72,7 @@ class GroupMirror:
             except Error as exc:
                 if isinstance(exc, SetupError):
                     down.add(connector.servers)
-                return " ".join(said for said in (exc.what, exc.why, exc.fix) if said)
+                return " ".join(text for text in (exc.what, exc.why, exc.fix) if text)
         return None
 
     def _move_on(self, connector: Kafka, group: str, mine: Positions, now: float) -> None:

@@ -51,12 +51,10 @@ class EventReader:
     def __init__(self, places: StatePaths, positions: Mapping[str, int] | None) -> None:
         self._places = places
         self._specs: dict[str, RunSpec | None] = {}
-        known = dict(positions or {})
         if positions is None:
-            for run in run_folders.runs(places):
-                if run_folders.is_over(places, run):
-                    known[run] = _size(places.events(run))
-        self._files = {run: EventFile(places.events(run), at) for run, at in known.items()}
+            over = (run for run in run_folders.runs(places) if run_folders.is_over(places, run))
+            positions = {run: _size(places.events(run)) for run in over}
+        self._files = {run: EventFile(places.events(run), at) for run, at in positions.items()}
 
     @property
     def positions(self) -> dict[str, int]:

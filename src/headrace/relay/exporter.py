@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 from headrace.errors import Error
@@ -48,7 +49,7 @@ class Sink(Protocol):
     to: str
 
     def send(self, records: Sequence[tuple[str, dict[str, Any]]]) -> SendResult:
-        """Key and body of each. Returns within seconds, also if the target is down."""
+        """`records` are keys and bodies. Returns within seconds, even if the target is down."""
 
 
 @dataclass
@@ -67,15 +68,12 @@ class Queue:
             self.dropped += 1
 
     def head(self) -> list[ReadEvent]:
-        return [self.waiting[number] for number in range(min(BATCH, len(self.waiting)))]
+        return list(islice(self.waiting, BATCH))
 
     def settle(self, head: Sequence[ReadEvent], sent: SendResult) -> None:
         """`head` was sent; events that did not arrive keep their place."""
-        left = [
-            one
-            for number, one in enumerate(head)
-            if number not in sent.arrived and number not in sent.refused
-        ]
+        done = sent.arrived | sent.refused
+        left = [one for number, one in enumerate(head) if number not in done]
         for one in head:
             self.waiting.popleft()
             self.bytes -= len(one.line)
@@ -102,25 +100,20 @@ class Exporter:
         self._places = places
         self._clock = clock
         before = exports.read(places, name)
-        marks = before.runs if before is not None else None
         self._export = before or Export(name)
         self._written: Export | None = None
-        self._following = EventReader(
-            places, None if marks is None else {run: mark["at"] for run, mark in marks.items()}
-        )
+        marks = self._export.runs
+        positions = {run: mark["at"] for run, mark in marks.items()}
+        self._reader = EventReader(places, positions if before else None)
         # Read by an earlier process but not delivered: lost if the file was deleted since.
-        lost = [
-            mark["waiting"]
-            for run, mark in (marks or {}).items()
-            if not places.events(run).exists()
-        ]
+        lost = [mark["waiting"] for run, mark in marks.items() if not places.events(run).exists()]
         self._queue = Queue(dropped=self._export.dropped + sum(lost))
-        self._said = self._export.dropped  # of them, in the log
+        self._logged = self._export.dropped
 
     def tick(self, sink: Sink | None, now: float, wrong: str | None = None) -> str | None:
         """The problem with sending. `now` is wall-clock time, `wrong` a problem in the settings:
         without an earlier sink, events wait until it is fixed."""
-        self._queue.add(self._following.read())
+        self._queue.add(self._reader.read())
         sent, problem = (0, None) if sink is None else self._send(sink)
         to = sink.to if sink is not None else self._export.to or f"[metrics.{self._export.name}]"
         is_more = self._queue.dropped > self._export.dropped
@@ -140,9 +133,9 @@ class Exporter:
     def _log_dropped(self) -> None:
         """Whenever the number has doubled, and at the end."""
         dropped, is_over = self._export.dropped, self._export.problem is None
-        if dropped > self._said and (is_over or dropped >= 2 * self._said):
+        if dropped > self._logged and (is_over or dropped >= 2 * self._logged):
             logger.warning("%s progress events to %s were dropped", dropped, self._export.to)
-            self._said = dropped
+            self._logged = dropped
 
     def _send(self, sink: Sink) -> tuple[int, str | None]:
         arrived, until = 0, self._clock() + TICK_S
@@ -167,7 +160,7 @@ class Exporter:
         news = replace(self._export, runs={})
         if news == self._written:
             return None
-        whole = replace(news, runs=self._queue.marks(self._following.positions))
+        whole = replace(news, runs=self._queue.marks(self._reader.positions))
         try:
             exports.write(self._places, whole)
         except OSError as exc:

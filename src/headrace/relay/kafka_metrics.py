@@ -1,4 +1,4 @@
-"""Progress to a Kafka topic (`[metrics.kafka]`): one JSON record an event, keyed PIPELINE/QUERY.
+"""Progress to a Kafka topic (`[metrics.kafka]`): one JSON record per event, keyed PIPELINE/QUERY.
 
 Called by `main` in every round.
 """

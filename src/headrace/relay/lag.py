@@ -1,6 +1,6 @@
-"""Measures the lag of each query from its checkpoint and the brokers, also while it is down.
+"""Measures the lag of each query from its checkpoint and the brokers, even while it is down.
 
-Called by `main` every few seconds. Keeps one connection a cluster, login and isolation.
+Called by `main` every few seconds. Keeps one connection per cluster, login and isolation.
 Invariant: the result is always a QueryLag; errors are its `problem`.
 """
 
@@ -45,12 +45,12 @@ class LagMonitor:
         self._silent: dict[tuple[str, str], float] = {}  # a topic that did not answer, until when
         self._empty: dict[tuple[str, PartitionLag], float] = {}  # the same, of a place in a topic
 
-    def look(self, work: Workspace) -> list[QueryLag]:
+    def measure(self, work: Workspace) -> list[QueryLag]:
         found = []
         self._until = self._clock() + AGED_S
         now = time.time()
         self._empty = {place: until for place, until in self._empty.items() if now < until}
-        down: dict[str, str] = {}  # a silent cluster is tried once a measurement
+        down: dict[str, str] = {}  # a silent cluster is tried once per measurement
         for definition, query in queries(work):
             read = positions.read(query.checkpoint or "")
             if read == {}:

@@ -7,9 +7,12 @@ it never outlives the supervisor. It never affects a pipeline.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import re
 import select
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from headrace import config, logs
@@ -19,11 +22,13 @@ from headrace.relay.alert_topics import AlertTopics
 from headrace.relay.consumer_groups import GroupMirror
 from headrace.relay.kafka_metrics import KafkaMetrics
 from headrace.relay.lag import LagMonitor
-from headrace.relay.problem_log import ProblemLog
 from headrace.state import lag
 
 NICE = 5  # pipelines come first
-LOOK_S = 5.0
+MEASURE_S = 5.0
+_VARIES = re.compile(r"\([^)]*\)")  # times and counts in a client's message
+
+logger = logging.getLogger("headrace.relay")  # __name__ would be __main__
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,52 +38,67 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logs.configure()
     os.nice(NICE)
-    looking, alerting, mirroring = LagMonitor(), AlertTopics(), GroupMirror()
-    metrics, saying = KafkaMetrics(), ProblemLog()
+    monitor, topics, mirror = LagMonitor(), AlertTopics(), GroupMirror()
+    metrics, log = KafkaMetrics(), ProblemLog()
     try:
         work = open_workspace(given.project, given.profile)
-        trouble: list[str] = []
+        of_settings: list[str] = []
         while True:
-            waiting = alerting.tick(work)
-            unsent = metrics.tick(work)
-            saying.tell([*look(work, looking, mirroring), *waiting, *unsent, *trouble])
-            if _is_alone(LOOK_S):
-                if not unsent:
+            of_topics = topics.tick(work)
+            of_metrics = metrics.tick(work)
+            log.report([*measure(work, monitor, mirror), *of_topics, *of_metrics, *of_settings])
+            if _has_supervisor_ended(MEASURE_S):
+                if not of_metrics:
                     metrics.tick(work)  # the last events of runs that have ended
                 return 0
-            work, trouble = _reload_workspace(work)
+            work, of_settings = _reload_workspace(work)
     except Error as exc:
         sys.stderr.write(f"{exc}\n")
         return exc.exit_code
     finally:
-        alerting.close()
-        looking.close()
+        topics.close()
+        monitor.close()
         metrics.close()
 
 
-def look(work: Workspace, looking: LagMonitor, mirroring: GroupMirror) -> list[str]:
-    """The problems. The lag is written before groups are moved, which may take time."""
-    found = [mirroring.with_group(one) for one in looking.look(work)]
+class ProblemLog:
+    """Logs a line when a problem begins, and a line when it is over."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def report(self, problems: Iterable[str]) -> None:
+        now = {_VARIES.sub("", one): one for one in sorted(set(problems), reverse=True)}
+        for same in sorted(now.keys() - self._known.keys()):
+            logger.warning("%s", now[same])
+        for same in sorted(self._known.keys() - now.keys()):
+            logger.info("no longer: %s", self._known[same])
+        self._known = now
+
+
+def measure(work: Workspace, monitor: LagMonitor, mirror: GroupMirror) -> list[str]:
+    """Returns the problems. The lag is written before groups are moved, which may take time."""
+    found = [mirror.with_group(one) for one in monitor.measure(work)]
     problems = [text for one in found for text in (one.problem, one.group_problem) if text]
     try:
         lag.write(work.places, found)
     except OSError as exc:
         problems.append(f"lag.json cannot be written: {exc.strerror or exc}")
-    mirroring.tick(work, found)
+    mirror.tick(work, found)
     return problems
 
 
 def _reload_workspace(work: Workspace) -> tuple[Workspace, list[str]]:
-    """With the current settings; with the last valid ones while the file is invalid."""
+    """Applies the current settings, or the last valid ones while the file is invalid."""
     try:
         return open_workspace(work.project, work.profile), []
     except Error as exc:
         return work, [f"headrace.toml is not read again: {exc.what}"]
 
 
-def _is_alone(within_s: float) -> bool:
-    """The supervisor has ended: it held the other end of stdin."""
-    ready, _, _ = select.select([sys.stdin], [], [], within_s)
+def _has_supervisor_ended(timeout_s: float) -> bool:
+    """It holds the other end of stdin."""
+    ready, _, _ = select.select([sys.stdin], [], [], timeout_s)
     return bool(ready) and not os.read(sys.stdin.fileno(), 4096)
 
 

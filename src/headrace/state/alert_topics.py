@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.errors import StoreError
-from headrace.json_file import read_json, write_json
+from headrace.json_file import read_valid, write_json
 from headrace.model.alerts import TopicAlerts
 from headrace.model.state_paths import StatePaths
 
@@ -16,8 +15,5 @@ def write(places: StatePaths, found: Iterable[TopicAlerts]) -> None:
 
 def read(places: StatePaths) -> list[TopicAlerts]:
     """Those of deployed pipelines first."""
-    try:
-        body = read_json(places.alert_topics) or {}
-        return [TopicAlerts(**one) for one in body.get("queries", [])]
-    except (StoreError, TypeError):
-        return []
+    path = places.alert_topics
+    return read_valid(path, lambda body: [TopicAlerts.from_json(q) for q in body["queries"]]) or []

@@ -1,4 +1,4 @@
-"""Keys of the HTTP API and the page: one small file a key, named by the hash of its secret.
+"""Keys of the HTTP API and the page: one small file per key, named by the hash of its secret.
 
 `headrace token` makes keys, the page's process uses and ends them. Invariants: a secret is shown
 once, to its maker, and never written; a login key works once; without a key there is no access.
@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.errors import StoreError
-from headrace.json_file import read_json, write_json
+from headrace.json_file import read_valid, write_json
 from headrace.model.runs import Jsonable
 from headrace.model.state_paths import StatePaths
 
@@ -155,11 +154,7 @@ def _remove(places: StatePaths, gone: list[Key]) -> int:
 
 
 def _read(places: StatePaths, hash_: str) -> Key | None:
-    try:
-        body = read_json(places.key(hash_))
-        return Key.from_json(body) if body else None
-    except (StoreError, TypeError):
-        return None
+    return read_valid(places.key(hash_), Key.from_json)
 
 
 def _hash(secret: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.errors import Error
-from headrace.json_file import read_json, write_json
+from headrace.json_file import read_valid, write_json
 from headrace.model.pipeline import Definition
 from headrace.model.state_paths import StatePaths
 from headrace.state import desired
@@ -13,15 +12,11 @@ from headrace.state import desired
 
 def read(places: StatePaths, version: str, profile: str, pipeline: str) -> Definition | None:
     """None if it is missing or cannot be read."""
-    try:
-        body = read_json(places.definition(version, profile, pipeline))
-        return Definition.from_json(body) if body else None
-    except (Error, KeyError, TypeError):
-        return None
+    return read_valid(places.definition(version, profile, pipeline), Definition.from_json)
 
 
 def deployed(places: StatePaths) -> Iterator[Definition]:
-    """Of every deployed pipeline. One that cannot be read is left out."""
+    """Definitions of all deployed pipelines, except unreadable ones."""
     for item in desired.read_all(places):
         if found := read(places, item.version, item.profile, item.pipeline):
             yield found

@@ -1,4 +1,4 @@
-"""What should run: `.headrace/desired/PIPELINE.json`.
+"""The desired state of pipelines: `.headrace/desired/PIPELINE.json`.
 
 Only the supervisor writes these files (`supervisor/requested_changes.py`); any process may read
 them. Invariant: a damaged file is read as `unknown`, never as missing.

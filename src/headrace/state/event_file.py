@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from headrace.model.events import Event, EventKind
@@ -50,16 +51,8 @@ class EventFile:
         self, kinds: Collection[EventKind] | None = None, chunk_bytes: int = CHUNK_BYTES
     ) -> list[Event]:
         """The next events; with `kinds`, only those."""
-        found = []
-        for _, line in self.lines(chunk_bytes):
-            try:
-                event = parse_line(line, kinds)
-            except (ValueError, TypeError, RecursionError) as exc:
-                # Its writer was killed within the line, or the disk was full.
-                self._report(logging.INFO, f"a line is not an event: {exc}")
-            else:
-                found += [event] if event else []
-        return found
+        lines = (line for _, line in self.lines(chunk_bytes))
+        return list(_parse_lines(lines, kinds, partial(self._report, logging.INFO)))
 
     def remaining(self, kinds: Collection[EventKind] | None = None) -> Iterator[Event]:
         """All events up to the current end of the file."""
@@ -97,14 +90,19 @@ def last_events(
     path: Path, lines_max: int, kinds: Collection[EventKind] | None = None
 ) -> list[Event]:
     """The events of the last `lines_max` lines. Lines that are not events are left out."""
-    found = []
-    for line in _last_lines(path, lines_max):
+    return list(_parse_lines(_last_lines(path, lines_max), kinds, lambda problem: None))
+
+
+def _parse_lines(
+    lines: Iterable[bytes], kinds: Collection[EventKind] | None, report: Callable[[str], None]
+) -> Iterator[Event]:
+    for line in lines:
         try:
-            event = parse_line(line, kinds)
-        except (ValueError, TypeError, RecursionError):
-            continue  # its writer was killed within the line
-        found += [event] if event else []
-    return found
+            if event := parse_line(line, kinds):
+                yield event
+        except (ValueError, TypeError, RecursionError) as exc:
+            # Its writer was killed within the line, or the disk was full.
+            report(f"a line is not an event: {exc}")
 
 
 def parse_line(line: bytes, kinds: Collection[EventKind] | None = None) -> Event | None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-
-from headrace.errors import StoreError
-from headrace.json_file import read_json, write_json
+from headrace.json_file import read_valid, write_json
 from headrace.model.exports import Export
 from headrace.model.state_paths import StatePaths
 
@@ -15,10 +12,7 @@ def write(places: StatePaths, export: Export) -> None:
 
 
 def read(places: StatePaths, name: str) -> Export | None:
-    with contextlib.suppress(StoreError, TypeError):
-        body = read_json(places.export(name))
-        return Export.from_json(body) if body else None
-    return None
+    return read_valid(places.export(name), Export.from_json)
 
 
 def read_all(places: StatePaths) -> list[Export]:

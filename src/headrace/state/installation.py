@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from pathlib import Path
 
 from headrace.model.state_paths import StatePaths
 
 
 def home(places: StatePaths) -> str:
-    """Created on first use, once, also if several processes try."""
+    """Created on first use, and only once even if several processes try."""
     path = places.home
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -23,8 +22,4 @@ def home(places: StatePaths) -> str:
         with contextlib.suppress(FileExistsError):
             os.link(mine, path)
         mine.unlink()
-    return _read(path)
-
-
-def _read(path: Path) -> str:
     return path.read_text("ascii").strip()

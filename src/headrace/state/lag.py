@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.errors import StoreError
-from headrace.json_file import read_json, write_json
+from headrace.json_file import read_valid, write_json
 from headrace.model.lag import QueryLag
 from headrace.model.state_paths import StatePaths
 
@@ -16,9 +15,5 @@ def write(places: StatePaths, found: Iterable[QueryLag]) -> None:
 
 def read(places: StatePaths) -> dict[tuple[str, str], QueryLag]:
     """By pipeline and query; {} before the first measurement."""
-    try:
-        body = read_json(places.lag) or {}
-        found = [QueryLag.from_json(one) for one in body.get("queries", [])]
-    except (StoreError, KeyError, TypeError):
-        return {}
-    return {(one.pipeline, one.query): one for one in found}
+    found = read_valid(places.lag, lambda body: [QueryLag.from_json(q) for q in body["queries"]])
+    return {(one.pipeline, one.query): one for one in found or ()}

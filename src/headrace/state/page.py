@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from headrace import processes
-from headrace.errors import StoreError
-from headrace.json_file import read_json
+from headrace.json_file import read_valid
 from headrace.model.runs import Process
 from headrace.model.state_paths import StatePaths
 from headrace.model.web import Listening
 
 
 def listening(places: StatePaths) -> Listening | None:
-    try:
-        body = read_json(places.web)
-        found = Listening.from_json(body) if body else None
-    except (StoreError, TypeError):
-        return None
-    if found is None or not processes.is_alive(Process(found.pid, found.started, found.boot)):
-        return None
-    return found
+    found = read_valid(places.web, Listening.from_json)
+    is_alive = found and processes.is_alive(Process(found.pid, found.started, found.boot))
+    return found if is_alive else None

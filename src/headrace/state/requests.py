@@ -52,9 +52,10 @@ def answer_of(places: StatePaths, id: str, timeout_s: float) -> Reply | None:
 def waiting(places: StatePaths) -> list[Request]:
     """Oldest first; at most AT_ONCE_MAX. Requests answered before a crash are removed."""
     try:
-        names = sorted(entry.name for entry in os.scandir(places.requests) if _is_one(entry))
+        names = sorted(name for name in os.listdir(places.requests) if name.endswith(".json"))
     except FileNotFoundError:
         return []
+    names = [name for name in names if not name.startswith(".")]
     found = []
     for name in names[:AT_ONCE_MAX]:
         path = places.requests / name
@@ -88,10 +89,6 @@ def withdraw(places: StatePaths, id: str) -> None:
 def prune(places: StatePaths) -> None:
     _keep_newest(places.answers, "*.json", ANSWERS_KEPT)
     _keep_newest(places.requests, "*.bad", SET_ASIDE_KEPT)
-
-
-def _is_one(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".json") and not entry.name.startswith(".")
 
 
 def _read(path: Path) -> Request | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace import processes
 from headrace.errors import StoreError
@@ -35,6 +36,8 @@ from headrace.model.series import Series
 from headrace.model.state_paths import StatePaths
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 KEPT_PER_PIPELINE = 50
 LEFTOVER_S = 60.0  # the parent of a check reads its result well within this time
@@ -76,21 +79,20 @@ def specs(places: StatePaths) -> dict[str, list[RunSpec]]:
 
 def runs(places: StatePaths) -> list[str]:
     """Names of all runs that have a folder, unordered."""
-    return [path.name for path in _entries(places.runs) if parse_run_name(path.name)]
+    with contextlib.suppress(OSError):
+        return [name for name in os.listdir(places.runs) if parse_run_name(name)]
+    return []
 
 
 def spec_of(places: StatePaths, run: str) -> RunSpec | None:
     """None while it is not written, and for a run that only defines."""
-    body = _read(places.spec(run))
-    with contextlib.suppress(TypeError):
-        spec = RunSpec.from_json(body) if body else None
-        return spec if spec is not None and spec.run == run and not spec.define else None
-    return None
+    spec = _read(places.spec(run), RunSpec.from_json)
+    return spec if spec is not None and spec.run == run and not spec.define else None
 
 
 def is_over(places: StatePaths, run: str) -> bool:
     """By the files in its folder."""
-    return places.exit(run).exists() or (places.run(run) / "outcome.json").exists()
+    return math.isfinite(ended_at(places, run))
 
 
 def ended_at(places: StatePaths, run: str) -> float:
@@ -103,31 +105,28 @@ def ended_at(places: StatePaths, run: str) -> float:
 
 
 def process_of(places: StatePaths, run: str) -> Process | None:
-    body = _read(places.process(run))
-    with contextlib.suppress(TypeError):
-        return Process.from_json(body) if body else None
-    return None
+    return _read(places.process(run), Process.from_json)
 
 
 def exit_of(places: StatePaths, run: str) -> Exit | None:
-    body = _read(places.exit(run))
-    with contextlib.suppress(TypeError, ValueError):
-        if body:
-            found = Exit.from_json(body)
-            Ending(found.ending)
-            return found
-    return None
+    return _read(places.exit(run), _parse_exit)
+
+
+def _parse_exit(body: Mapping[str, Any]) -> Exit:
+    found = Exit.from_json(body)
+    Ending(found.ending)  # raises ValueError
+    return found
 
 
 def orders_of(places: StatePaths, run: str, now: float) -> Orders:
     """Times written by an earlier supervisor are at most `now`: clocks may jump."""
-    body = _read(places.run(run) / "orders.json")
-    with contextlib.suppress(TypeError):
-        if body:
-            names = ("drain_at", "cut_at", "kill_at", "dumped_at")
-            times = {n: min(body[n], now) for n in names if isinstance(body.get(n), int | float)}
-            return Orders.from_json({**body, **times})
-    return Orders()
+
+    def parse(body: Mapping[str, Any]) -> Orders:
+        names = ("drain_at", "cut_at", "kill_at", "dumped_at")
+        times = {n: min(body[n], now) for n in names if isinstance(body.get(n), int | float)}
+        return Orders.from_json({**body, **times})
+
+    return _read(places.run(run) / "orders.json", parse) or Orders()
 
 
 def write_orders(places: StatePaths, run: str, orders: Orders) -> None:
@@ -136,20 +135,18 @@ def write_orders(places: StatePaths, run: str, orders: Orders) -> None:
 
 def outcome_of(places: StatePaths, spec: RunSpec, now: float) -> PastRun | None:
     """`outcome.json`: the supervisor's conclusion when it noticed the end."""
-    body = _read(places.run(spec.run) / "outcome.json")
-    with contextlib.suppress(TypeError, KeyError, ValueError, AttributeError):
-        if body:
-            exit_ = Exit.from_json(body["exit"])
-            Ending(exit_.ending)
-            return PastRun(
-                spec=spec,
-                exit=exit_,
-                ended_at=min(float(body["noticed_at"]), now),
-                lived_s=float(body["lived_s"]),
-                has_worked=bool(body["has_worked"]),
-                committed={str(k): int(v) for k, v in body["committed"].items()},
-            )
-    return None
+
+    def parse(body: Mapping[str, Any]) -> PastRun:
+        return PastRun(
+            spec=spec,
+            exit=_parse_exit(body["exit"]),
+            ended_at=min(float(body["noticed_at"]), now),
+            lived_s=float(body["lived_s"]),
+            has_worked=bool(body["has_worked"]),
+            committed={str(k): int(v) for k, v in body["committed"].items()},
+        )
+
+    return _read(places.run(spec.run) / "outcome.json", parse)
 
 
 def write_outcome(places: StatePaths, past: PastRun, noticed_at: float) -> None:
@@ -165,7 +162,7 @@ def write_outcome(places: StatePaths, past: PastRun, noticed_at: float) -> None:
 
 def series_of(places: StatePaths, run: str) -> dict[str, Series]:
     """`series.json`: the counts of its queries, with which the next run is compared."""
-    body = _read(places.run(run) / "series.json") or {}
+    body = _read(places.run(run) / "series.json", dict) or {}
     return {name: Series.from_json(found) for name, found in body.items()}
 
 
@@ -175,22 +172,18 @@ def write_series(places: StatePaths, run: str, series: Mapping[str, Series]) -> 
     )
 
 
-def prune(places: StatePaths, kept: set[str], runs: list[RunSpec]) -> list[str]:
+def prune(places: StatePaths, runs: list[RunSpec]) -> list[str]:
     """Remove the oldest folders of one pipeline, and the events of all but the newest.
 
-    `runs` are over, oldest first; those in `kept` stay complete. Returns the removed names.
+    `runs` are over, oldest first. Returns the removed names.
     """
-    gone = []
-    for number, spec in enumerate(reversed(runs), start=1):
-        if spec.run in kept or number <= EVENTS_KEPT:
-            continue
-        if number > KEPT_PER_PIPELINE:
-            remove(places, spec.run)
-            gone.append(spec.run)
-        else:
-            with contextlib.suppress(OSError):
-                places.events(spec.run).unlink(missing_ok=True)
-    return gone[::-1]
+    gone = [spec.run for spec in runs[:-KEPT_PER_PIPELINE]]
+    for run in gone:
+        remove(places, run)
+    for spec in runs[-KEPT_PER_PIPELINE:-EVENTS_KEPT]:
+        with contextlib.suppress(OSError):
+            places.events(spec.run).unlink(missing_ok=True)
+    return gone
 
 
 def remove_leftovers(places: StatePaths, now: float) -> list[str]:
@@ -208,7 +201,7 @@ def remove_leftovers(places: StatePaths, now: float) -> list[str]:
 
 def _is_leftover(places: StatePaths, run: str) -> bool:
     """By its run.json: a pipeline may be called "check", too."""
-    body = _read(places.spec(run)) or {}
+    body = _read(places.spec(run), dict) or {}
     process = process_of(places, run)
     is_alive = process is not None and processes.is_alive(process)
     return bool(body.get("define") or body.get("question")) and not is_alive
@@ -224,16 +217,12 @@ def remove(places: StatePaths, run: str) -> None:
     shutil.rmtree(places.run(run), ignore_errors=True)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, parse: Callable[[dict[str, Any]], T]) -> T | None:
     try:
-        return read_json(path)
+        body = read_json(path)
+        return parse(body) if body else None
     except StoreError as exc:
         logger.warning("%s", exc.what)
-        return None
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    return None

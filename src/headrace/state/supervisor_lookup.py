@@ -15,8 +15,7 @@ import threading
 from pathlib import Path
 
 from headrace import processes
-from headrace.errors import StoreError
-from headrace.json_file import read_json, write_json
+from headrace.json_file import read_valid, write_json
 from headrace.model.runs import Process
 from headrace.model.state_paths import StatePaths
 
@@ -35,11 +34,7 @@ def running(places: StatePaths) -> Process | None:
 
 def find_recorded(places: StatePaths) -> Process | None:
     """The living process that supervisor.json names."""
-    try:
-        body = read_json(places.supervisor_process)
-        process = Process.from_json(body) if body else None
-    except (StoreError, TypeError):
-        return None
+    process = read_valid(places.supervisor_process, Process.from_json)
     return process if process and processes.is_alive(process) else None
 
 

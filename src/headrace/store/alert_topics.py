@@ -12,10 +12,6 @@ from headrace.model.alerts import TopicRow
 from headrace.store import alerts, db
 from headrace.store.alerts import AlertChange
 
-TWINS_KEPT_S = 8 * 86_400.0  # a row is sent again after a restart, which may take days
-TWINS_MAX = 200_000  # far more than a batch opens, counts and resolves
-BITE_ROWS = 5_000  # deleted in one transaction, to keep waits short
-
 
 def take(
     conn: db.Store, topic: str, rows: Sequence[TopicRow], places: Mapping[int, int], at: float
@@ -25,15 +21,13 @@ def take(
     with db.transaction(conn):
         known = positions(conn, topic)  # also of another relay that has not ended yet
         for one in rows:
-            if one.offset < known.get(one.partition, 0) or _is_twin(conn, one):
-                continue
-            found = _apply(conn, one, at)
-            conn.executemany(
-                "INSERT INTO topic_changes (pipeline, is_opened, key, title, at)"
-                " VALUES (?, ?, ?, ?, ?)",
-                [(one.pipeline, it.is_opened, it.key, it.title, at) for it in found],
-            )
-            changes += found
+            if one.offset >= known.get(one.partition, 0) and not _is_twin(conn, one):
+                changes += _apply(conn, one, at)
+        conn.executemany(
+            "INSERT INTO topic_changes (pipeline, is_opened, key, title, at)"
+            " VALUES (?, ?, ?, ?, ?)",
+            [(it.pipeline, it.is_opened, it.key, it.title, it.at) for it in changes],
+        )
         conn.executemany(
             "INSERT INTO topic_positions (topic, partition, next, at) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (topic, partition)"
@@ -86,17 +80,12 @@ def reset_positions(conn: db.Store, topic: str, places: Mapping[int, int]) -> No
         )
 
 
-def read_changes(conn: db.Store, most: int) -> list[tuple[int, str, float, AlertChange]]:
-    """Unreported (number, pipeline, time, change), the oldest first."""
-    found = db.rows(conn, "SELECT * FROM topic_changes ORDER BY id LIMIT ?", (most,))
+def read_changes(conn: db.Store, most: int) -> list[tuple[int, AlertChange]]:
+    """Unreported changes with their numbers, the oldest first."""
+    sql = "SELECT id, pipeline, is_opened, key, title, at FROM topic_changes ORDER BY id LIMIT ?"
     return [
-        (
-            row["id"],
-            row["pipeline"],
-            row["at"],
-            AlertChange(bool(row["is_opened"]), row["key"], row["title"]),
-        )
-        for row in found
+        (number, AlertChange(pipeline, bool(is_opened), key, title, at))
+        for number, pipeline, is_opened, key, title, at in db.rows(conn, sql, (most,))
     ]
 
 
@@ -104,18 +93,3 @@ def delete_changes(conn: db.Store, upto: int) -> None:
     """Changes up to this number are reported."""
     with db.transaction(conn):
         conn.execute("DELETE FROM topic_changes WHERE id <= ?", (upto,))
-
-
-def forget(conn: db.Store, at: float) -> None:
-    """Positions that have not moved for long belong to a topic that was recreated."""
-    with db.transaction(conn):
-        old = at - alerts.TAKEN_KEPT_S
-        conn.execute("DELETE FROM topic_positions WHERE at < ?", (old,))
-    sql = "SELECT at FROM topic_rows ORDER BY at DESC LIMIT 1 OFFSET ?"
-    surplus = [row["at"] for row in db.rows(conn, sql, (TWINS_MAX,))]
-    last = max([at - TWINS_KEPT_S, *surplus])
-    sql = "DELETE FROM topic_rows WHERE twin IN (SELECT twin FROM topic_rows WHERE at <= ? LIMIT ?)"
-    count = BITE_ROWS
-    while count == BITE_ROWS:
-        with db.transaction(conn):
-            count = conn.execute(sql, (last, BITE_ROWS)).rowcount

@@ -1,9 +1,9 @@
-"""Alerts in alerts.db: opened once, resolved once, one row an episode.
+"""Alerts in alerts.db: opened once, resolved once, one row per episode.
 
 Written by the supervisor (rules, files of alert rows) and, for rows from a topic, by the relay
 (`store/alert_topics.py`); read by the page and `alerts list`.
-Invariants: at most one open row a key (a unique index); a batch that is read again changes nothing,
-since its rows and its number are stored in one transaction.
+Invariants: at most one open row per key (a unique index); a batch that is read again changes
+nothing, since its rows and its number are stored in one transaction.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from headrace.model.alerts import RULE_OF_ROWS, AlertRow
+from headrace.model.alerts import RULE_OF_ROWS, AlertRow, OpenAlert
 from headrace.store import db, json_text
 
 LIMIT_MAX = 10_000
-TAKEN_KEPT_S = 400 * 86_400.0  # of a query without new rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +39,11 @@ class StoredAlert:
 
     @property
     def count(self) -> int:
-        """How many rows, or findings of a rule, it stands for."""
+        """The number of rows or findings behind it."""
         return self.updates + 1
 
     def to_json(self) -> dict[str, Any]:
-        """As the API, the page and the command line show it."""
+        """The form that the API, the page and the command line show."""
         body = asdict(self)
         del body["updates"]
         return {**body, "count": self.count}
@@ -52,67 +51,38 @@ class StoredAlert:
 
 @dataclass(frozen=True, slots=True)
 class AlertChange:
-    """What a batch changed in one alert."""
+    """An alert that was opened or resolved, and when that was stored."""
 
+    pipeline: str
     is_opened: bool  # else it was resolved
     key: str
     title: str
+    at: float
 
 
-def open_once(
-    conn: db.Store,
-    key: str,
-    at: float,
-    pipeline: str,
-    query: str | None,
-    rule: str,
-    title: str,
-    severity: str,
-    data: Mapping[str, Any] | None = None,
-) -> bool:
+def open_once(conn: db.Store, alert: OpenAlert, at: float) -> bool:
     """True if it was not open. An open one gets the new title, severity and data, and counts up."""
-    body = json_text.dump_bounded(data or {})
     with db.transaction(conn):
-        done = conn.execute(
-            "UPDATE alerts SET title = ?, severity = ?, data = ?, updated_at = ?,"
-            " updates = updates + 1 WHERE key = ? AND resolved_at IS NULL",
-            (title, str(severity), body, at, key),
-        )
-        if done.rowcount > 0:
-            return False
-        conn.execute(
-            "INSERT INTO alerts (key, pipeline, query, rule, title, severity, data, opened_at,"
-            " updated_at, noticed_at, reopened)"
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?8,"
-            " coalesce((SELECT reopened + 1 FROM alerts WHERE key = ?1"
-            " ORDER BY id DESC LIMIT 1), 0))",
-            (key, pipeline, query, rule, title, str(severity), body, at),
-        )
-        return True
+        return _open(conn, alert, at, opened_at=at)
 
 
 def resolve(conn: db.Store, key: str, at: float) -> bool:
     """True if it was open."""
     with db.transaction(conn):
-        done = conn.execute(
-            "UPDATE alerts SET resolved_at = ? WHERE key = ? AND resolved_at IS NULL", (at, key)
-        )
-        return done.rowcount > 0
+        return bool(_resolve_where(conn, "key = ?", (key,), at, at))
 
 
 def take(
     conn: db.Store, pipeline: str, query: str, rows: Sequence[AlertRow], at: float
 ) -> list[AlertChange]:
-    """The rows of one batch, all or none; none if that batch or a later one is stored already."""
-    changes: list[AlertChange] = []
+    """Stores the rows of one batch, all or none; none if that batch or a later one is stored."""
     with db.transaction(conn):
         id_, batch = rows[0].query_id, rows[0].batch
         found = conn.execute("SELECT batch FROM taken_batches WHERE query_id = ?", (id_,))
         taken = found.fetchone()
         if taken is not None and batch <= taken["batch"]:
             return []
-        for row in rows:
-            changes += apply_row(conn, pipeline, query, row, at)
+        changes = [change for row in rows for change in apply_row(conn, pipeline, query, row, at)]
         conn.execute(
             "INSERT INTO taken_batches (query_id, batch, at) VALUES (?, ?, ?)"
             " ON CONFLICT (query_id) DO UPDATE SET batch = excluded.batch, at = excluded.at",
@@ -127,12 +97,16 @@ def apply_row(
     """Call inside a transaction."""
     key = key_of(pipeline, query, row)
     if row.resolved:
-        return _resolve_where(conn, "key = ?", (key,), row.at)
-    return [AlertChange(True, key, row.title)] if _add(conn, key, pipeline, query, row, at) else []
+        return _resolve_where(conn, "key = ?", (key,), row.at, at)
+    after = row.resolve_after_s
+    resolve_at = None if after is None else row.told_at + after
+    alert = OpenAlert(key, RULE_OF_ROWS, pipeline, row.title, row.severity, query, row.data)
+    is_new = _open(conn, alert, at, row.at, resolve_at, row.count)
+    return [AlertChange(pipeline, True, key, row.title, at)] if is_new else []
 
 
 def is_opened_after(conn: db.Store, key: str, at: float) -> bool:
-    """An alert of this key is open, and was opened by a row of a later moment."""
+    """Whether an alert with this key is open that a later row opened."""
     sql = "SELECT 1 FROM alerts WHERE key = ? AND resolved_at IS NULL AND opened_at > ?"
     return conn.execute(sql, (key, at)).fetchone() is not None
 
@@ -144,26 +118,32 @@ def key_of(pipeline: str, query: str, row: AlertRow) -> str:
     return f"{pipeline}/{query}/{row.key[0] if len(row.key) == 1 else json.dumps(row.key)}"
 
 
-def _add(conn: db.Store, key: str, pipeline: str, query: str, row: AlertRow, at: float) -> bool:
+def _open(
+    conn: db.Store,
+    alert: OpenAlert,
+    at: float,
+    opened_at: float,
+    resolve_at: float | None = None,
+    count: int = 1,
+) -> bool:
     """True if it was not open; else the open one counts up."""
-    after = row.resolve_after_s
-    resolve_at = None if after is None else row.told_at + after
-    said = (row.title, row.severity, json_text.dump_bounded(row.data), row.at, resolve_at)
+    data = json_text.dump_bounded(alert.data)
+    values = (alert.key, alert.title, str(alert.severity), data, opened_at, resolve_at, count)
     done = conn.execute(
-        "UPDATE alerts SET title = ?, severity = ?, data = ?, updated_at = max(updated_at, ?),"
-        " resolve_at = ?, updates = updates + ? WHERE key = ? AND resolved_at IS NULL",
-        (*said, row.count, key),
+        "UPDATE alerts SET title = ?2, severity = ?3, data = ?4, updated_at = max(updated_at, ?5),"
+        " resolve_at = ?6, updates = updates + ?7 WHERE key = ?1 AND resolved_at IS NULL",
+        values,
     )
     if done.rowcount > 0:
         return False
     # Only the last episode is read, by the index: a flapping key has thousands.
     conn.execute(
-        "INSERT INTO alerts (title, severity, data, opened_at, resolve_at, updates, key, pipeline,"
-        " query, rule, noticed_at, updated_at, reopened)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?4,"
-        " coalesce((SELECT reopened + 1 FROM alerts WHERE key = ?7"
+        "INSERT INTO alerts (key, title, severity, data, opened_at, updated_at, resolve_at,"
+        " updates, pipeline, query, rule, noticed_at, reopened)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7 - 1, ?8, ?9, ?10, ?11,"
+        " coalesce((SELECT reopened + 1 FROM alerts WHERE key = ?1"
         " ORDER BY id DESC LIMIT 1), 0))",
-        (*said, row.count - 1, key, pipeline, query, RULE_OF_ROWS, at),
+        (*values, alert.pipeline, alert.query, alert.rule, at),
     )
     return True
 
@@ -182,35 +162,26 @@ def due(conn: db.Store, at: float) -> dict[tuple[str, str], float]:
 
 def resolve_due(
     conn: db.Store, worked: Iterable[tuple[str, str, float]], at: float
-) -> list[tuple[str, AlertChange]]:
-    """`worked`: pipeline, query, until when it has worked. Returns (pipeline, change)."""
-    done: list[tuple[str, AlertChange]] = []
+) -> list[AlertChange]:
+    """`worked`: pipeline, query, until when it has worked."""
+    condition = "pipeline = ? AND query = ? AND resolve_at <= ?"
     with db.transaction(conn):
-        for pipeline, query, until in worked:
-            condition = "pipeline = ? AND query = ? AND resolve_at <= ?"
-            changes = _resolve_where(conn, condition, (pipeline, query, until), at)
-            done += [(pipeline, change) for change in changes]
-    return done
+        return [one for name in worked for one in _resolve_where(conn, condition, name, at, at)]
 
 
 def _resolve_where(
-    conn: db.Store, condition: str, values: Sequence[object], at: float
+    conn: db.Store, condition: str, values: Sequence[object], resolved_at: float, at: float
 ) -> list[AlertChange]:
     found = conn.execute(
         f"UPDATE alerts SET resolved_at = ? WHERE resolved_at IS NULL AND {condition}"  # noqa: S608
-        " RETURNING key, title",
-        (at, *values),
+        " RETURNING pipeline, key, title",
+        (resolved_at, *values),
     ).fetchall()
-    return [AlertChange(False, row["key"], row["title"]) for row in found]
-
-
-def forget_taken(conn: db.Store, at: float) -> None:
-    with db.transaction(conn):
-        conn.execute("DELETE FROM taken_batches WHERE at < ?", (at - TAKEN_KEPT_S,))
+    return [AlertChange(pipeline, False, key, title, at) for pipeline, key, title in found]
 
 
 def open_keys_of_rules(conn: db.Store) -> set[str]:
-    """Of the supervisor's own rules: a flood of rows never hides these."""
+    """Without alerts of rows, so that a flood of them never hides these."""
     found = db.rows(
         conn, "SELECT key FROM alerts WHERE resolved_at IS NULL AND rule <> ?", (RULE_OF_ROWS,)
     )

@@ -23,19 +23,12 @@ class AuditEntry:
 
 def add(conn: db.Store, request: Request, text: str) -> bool:
     """True if this request is new: a supervisor that was killed may add it twice."""
+    body = request.to_json()
     with db.transaction(conn):
         done = conn.execute(
             "INSERT OR IGNORE INTO audit (request, at, by, what, pipeline, text, body)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                request.id,
-                request.at,
-                request.by,
-                str(request.what),
-                request.pipeline,
-                text,
-                json_text.dump_bounded(request.to_json()),
-            ),
+            " VALUES (:id, :at, :by, :what, :pipeline, :text, :body)",
+            {**body, "text": text, "body": json_text.dump_bounded(body)},
         )
         return done.rowcount > 0
 

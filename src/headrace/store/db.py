@@ -11,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -46,8 +47,8 @@ def open_alerts(path: Path, clock: Callable[[], float] = time.time) -> Store:
 
 
 def read(path: Path, ask: Callable[[Store], T], *, is_optional: bool = False) -> T | None:
-    """What `ask` finds in a store; None while there is no store. If it cannot be read: StoreError,
-    or None where the answer `is_optional`."""
+    """The result of `ask`; None if there is no store yet. If the store cannot be read: StoreError,
+    or None if the result `is_optional`."""
     try:
         with contextlib.closing(open_readonly(path)) as conn:
             return ask(conn)
@@ -142,7 +143,7 @@ def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
     """SQLite's error as ours. "store-broken" means: close and open again (sets it aside)."""
     name = getattr(exc, "sqlite_errorname", None) or ""
     slug, what, fix = next(
-        (words for prefixes, words in _EXPLANATIONS if name.startswith(prefixes)),
+        (words for *words, prefixes in _EXPLANATIONS if name.startswith(prefixes)),
         ("store", "could not be used", "look at the reason; `headrace up` opens it again"),
     )
     return StoreError(
@@ -154,39 +155,31 @@ def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
     )
 
 
-# Prefix of SQLite's error name -> slug, what, fix.
-_EXPLANATIONS: tuple[tuple[tuple[str, ...], tuple[str, str, str]], ...] = (
+# Slug, what, fix, and the prefixes of SQLite's error names.
+_EXPLANATIONS = (
     (
+        "store-locked",
+        f"is held by another process (waited {BUSY_S:g} s)",
+        "close other programs that write to it (an open sqlite3 shell?)",
         ("SQLITE_BUSY", "SQLITE_LOCKED"),
-        (
-            "store-locked",
-            f"is held by another process (waited {BUSY_S:g} s)",
-            "close other programs that write to it (an open sqlite3 shell?)",
-        ),
     ),
     (
+        "store-broken",
+        "is damaged",
+        "headrace down && headrace up   (sets the file aside and creates a new one)",
         recovery.DAMAGE,
-        (
-            "store-broken",
-            "is damaged",
-            "headrace down && headrace up   (sets the file aside and creates a new one)",
-        ),
     ),
     (
+        "store-full",
+        "cannot grow: the disk is full",
+        "free space on its disk; nothing else has to be done",
         ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"),
-        (
-            "store-full",
-            "cannot grow: the disk is full",
-            "free space on its disk; nothing else has to be done",
-        ),
     ),
     (
+        "store-unwritable",
+        "cannot be opened or written",
+        "check the owner of the state folder, and that its disk is not read-only",
         ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR"),
-        (
-            "store-unwritable",
-            "cannot be opened or written",
-            "check the owner of the state folder, and that its disk is not read-only",
-        ),
     ),
 )
 
@@ -226,7 +219,8 @@ def _ready(path: Path, schema: migrations.Schema) -> Store:
         _create_private(path)
         conn = _connect(str(path), path)
         _check(conn, schema)
-        _prepare(conn, schema)
+        _retry_while_locked(partial(_configure, conn, schema))
+        _retry_while_locked(partial(_migrate, conn, schema))
         conn.inode = os.stat(path).st_ino
     except BaseException as exc:
         if conn is not None:
@@ -284,11 +278,6 @@ def _check(conn: Store, schema: migrations.Schema) -> None:
         raise _UnusableError(f"it lacks the table {min(schema.tables - tables)}")
 
 
-def _prepare(conn: Store, schema: migrations.Schema) -> None:
-    _retry_while_locked(lambda: _configure(conn, schema))
-    _retry_while_locked(lambda: _migrate(conn, schema))
-
-
 def _configure(conn: Store, schema: migrations.Schema) -> None:
     conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only has an effect on a new file
     conn.execute("PRAGMA journal_mode = WAL")
@@ -299,7 +288,7 @@ def _configure(conn: Store, schema: migrations.Schema) -> None:
 def _migrate(conn: Store, schema: migrations.Schema) -> None:
     conn.execute("BEGIN IMMEDIATE")
     try:
-        # Asked again under the lock: another process may have migrated in between.
+        # Read again under the lock: another process may have migrated in between.
         done = conn.execute("PRAGMA user_version").fetchone()[0]
         for step in schema.steps[done:]:
             for statement in step:

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.store import db, json_text
 
 LIMIT_MAX = 10_000
+_COLUMNS = "id, at, pipeline, run, kind, text, data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +35,12 @@ def add(
     kind: str,
     text: str,
     data: Mapping[str, Any] | None = None,
-    seq: int | None = None,
-) -> bool:
-    """With `seq` (its place in the run's events file) the same event is stored only once."""
+) -> None:
     with db.transaction(conn):
-        done = conn.execute(
-            "INSERT OR IGNORE INTO events (at, pipeline, run, seq, kind, text, data)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (at, pipeline, run, seq, str(kind), text, json_text.dump_bounded(data or {})),
+        conn.execute(
+            "INSERT INTO events (at, pipeline, run, kind, text, data) VALUES (?, ?, ?, ?, ?, ?)",
+            (at, pipeline, run, str(kind), text, json_text.dump_bounded(data or {})),
         )
-        return done.rowcount > 0
 
 
 def recent(
@@ -52,7 +49,7 @@ def recent(
     """The latest events with an id above `after`, oldest first."""
     found = db.rows(
         conn,
-        "SELECT * FROM events WHERE (?1 IS NULL OR pipeline = ?1) AND id > ?3"
+        f"SELECT {_COLUMNS} FROM events WHERE (?1 IS NULL OR pipeline = ?1) AND id > ?3"  # noqa: S608
         " ORDER BY id DESC LIMIT ?2",
         (pipeline, max(0, min(limit, LIMIT_MAX)), after),
     )
@@ -70,7 +67,7 @@ def between(
     """The latest of these kinds in a time range, oldest first."""
     found = db.rows(
         conn,
-        "SELECT * FROM events WHERE pipeline = ? AND at >= ? AND at < ?"  # noqa: S608
+        f"SELECT {_COLUMNS} FROM events WHERE pipeline = ? AND at >= ? AND at < ?"  # noqa: S608
         f" AND kind IN ({', '.join('?' * len(kinds))}) ORDER BY id DESC LIMIT ?",
         (pipeline, since, until, *kinds, max(0, min(limit, LIMIT_MAX))),
     )
@@ -78,12 +75,4 @@ def between(
 
 
 def _event_from_row(row: sqlite3.Row) -> StoredEvent:
-    return StoredEvent(
-        id=row["id"],
-        at=row["at"],
-        pipeline=row["pipeline"],
-        run=row["run"],
-        kind=row["kind"],
-        text=row["text"],
-        data=json_text.load(row["data"]),
-    )
+    return StoredEvent(**{**dict(row), "data": json_text.load(row["data"])})

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from headrace.model.numbers import real, whole
 from headrace.model.progress import PHASES as SPARK_PHASES
 from headrace.model.progress import Progress
-
-_N = TypeVar("_N", int, float)
 
 # The parts of a batch that are rolled up: the column, and Spark's own name.
 PHASES: Mapping[str, str] = {f"{one.name.lower()}_ms": one.value for one in SPARK_PHASES}
@@ -89,6 +87,12 @@ def bucket_of(
     )
 
 
+# How the fields of two buckets are combined. The others: `rows_in_min` and the last watermark.
+_COUNTS = ("batches", "rows_in", "rows_out", "batch_ms", "dropped", "fresh_n", "fresh_p50_ms_by_n")
+SUMS = (*_COUNTS, *PHASES)
+MAXIMA = ("rows_in_max", "batch_ms_max", "state_rows_max", "state_bytes_max", "fresh_p99_ms_max")
+
+
 def watermark_of(progress: Progress) -> float | None:
     """Seconds; None for 1970-01-01, which Spark writes before the first one."""
     return progress.event_times.watermark or None
@@ -119,22 +123,11 @@ def _together(start: float, group: list[MetricBucket]) -> MetricBucket:
     last = max(group, key=_watermark_order)
     return MetricBucket(
         start=start,
-        batches=sum(b.batches for b in group),
-        rows_in=sum(b.rows_in for b in group),
         rows_in_min=min(b.rows_in_min for b in group),
-        rows_in_max=max(b.rows_in_max for b in group),
-        rows_out=_sum(b.rows_out for b in group),
-        batch_ms=_sum(b.batch_ms for b in group),
-        batch_ms_max=_largest(b.batch_ms_max for b in group),
-        dropped=sum(b.dropped for b in group),
-        state_rows_max=_largest(b.state_rows_max for b in group),
-        state_bytes_max=_largest(b.state_bytes_max for b in group),
         watermark=last.watermark,
         watermark_at=last.watermark_at,
-        fresh_n=sum(b.fresh_n for b in group),
-        fresh_p50_ms_by_n=_sum(b.fresh_p50_ms_by_n for b in group),
-        fresh_p99_ms_max=_largest(b.fresh_p99_ms_max for b in group),
-        **{column: _sum(getattr(b, column) for b in group) for column in PHASES},
+        **{name: _known(sum, group, name) for name in SUMS},
+        **{name: _known(max, group, name) for name in MAXIMA},
     )
 
 
@@ -144,11 +137,7 @@ def _watermark_order(bucket: MetricBucket) -> tuple[float, float]:
     return (bucket.watermark_at, bucket.watermark)
 
 
-def _sum(values: Iterable[_N | None]) -> _N | None:
-    """Of the known ones; None without any."""
-    known = [value for value in values if value is not None]
-    return sum(known[1:], known[0]) if known else None
-
-
-def _largest(values: Iterable[_N | None]) -> _N | None:
-    return max((value for value in values if value is not None), default=None)
+def _known(combine: Callable[[list[Any]], Any], group: list[MetricBucket], name: str) -> Any:
+    """Combines the known values; None if all are unknown."""
+    values = [value for bucket in group if (value := getattr(bucket, name)) is not None]
+    return combine(values) if values else None

@@ -1,4 +1,4 @@
-"""The tables of both databases, as numbered steps. Read by `store/db.py` alone.
+"""The tables of both databases, as numbered steps. Only `store/db.py` reads them.
 
 A step is never changed once released: a new one is added below. `user_version` counts those done.
 Times are seconds since the epoch (UTC); JSON is text.
@@ -6,6 +6,7 @@ Times are seconds since the epoch (UTC); JSON is text.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 Step = tuple[str, ...]
@@ -13,11 +14,15 @@ Step = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    name: str
     application_id: int  # identifies a file as ours
     steps: tuple[Step, ...]
-    tables: frozenset[str]  # all that must be there after the last step
     disposable: bool  # a damaged file may simply be replaced
+
+    @property
+    def tables(self) -> set[str]:
+        """All that must be there after the last step."""
+        created = (re.match(r"CREATE TABLE (\w+)", sql) for step in self.steps for sql in step)
+        return {found[1] for found in created if found}
 
 
 _BUCKET = """
@@ -118,7 +123,7 @@ _ALERTS_2: Step = (
     "ALTER TABLE alerts ADD COLUMN resolve_at REAL",
     """CREATE INDEX alerts_due ON alerts (resolve_at)
         WHERE resolved_at IS NULL AND resolve_at IS NOT NULL""",
-    # Up to which batch the alert rows of a query were taken: one seen again is not taken again.
+    # The last batch of a query whose alert rows are stored: an earlier one is not stored again.
     """CREATE TABLE taken_batches (
         query_id TEXT PRIMARY KEY, batch INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID""",
 )
@@ -142,28 +147,13 @@ _ALERTS_3: Step = (
 )
 
 HISTORY = Schema(
-    name="history",
     application_id=0x48445231,  # "HDR1"
     steps=(_HISTORY_1, _HISTORY_2, _HISTORY_3),
-    tables=frozenset(
-        {
-            "runs",
-            "progress",
-            "progress_minute",
-            "progress_hour",
-            "progress_pruned",
-            "events",
-            "pipelines",
-            "audit",
-        }
-    ),
     disposable=True,
 )
 
 ALERTS = Schema(
-    name="alerts",
     application_id=0x48445232,  # "HDR2"
     steps=(_ALERTS_1, _ALERTS_2, _ALERTS_3),
-    tables=frozenset({"alerts", "taken_batches", "topic_positions", "topic_rows", "topic_changes"}),
     disposable=False,
 )

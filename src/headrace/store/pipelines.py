@@ -1,16 +1,16 @@
-"""The latest status of each pipeline: what `status` prints and the page shows first.
+"""The latest status of each pipeline, as `status` and the page show it.
 
-Written by the supervisor at every tick (a row is only touched when it changed), read by all others.
+Written by the supervisor, read by all others.
 """
 
 from __future__ import annotations
 
-from headrace.model.status import PipelineStatus, QueryStatus
+from headrace.model.status import PipelineStatus
 from headrace.store import db, json_text
 
 
 def put(conn: db.Store, status: PipelineStatus) -> bool:
-    """True if it differs from what was there."""
+    """True if it has changed."""
     with db.transaction(conn):
         done = conn.execute(
             "INSERT INTO pipelines (name, body) VALUES (?, ?)"
@@ -30,16 +30,9 @@ def read(conn: db.Store, name: str) -> PipelineStatus | None:
     return _status(found[0]["body"]) if found else None
 
 
-def remove(conn: db.Store, name: str) -> bool:
-    with db.transaction(conn):
-        return conn.execute("DELETE FROM pipelines WHERE name = ?", (name,)).rowcount > 0
-
-
 def _status(text: str) -> PipelineStatus | None:
     """None for a row that cannot be read; the supervisor writes it again when it next changes."""
-    body = json_text.load(text)
     try:
-        queries = tuple(QueryStatus.from_json(q) for q in body.get("queries", ()))
-        return PipelineStatus.from_json({**body, "queries": queries})
+        return PipelineStatus.from_json(json_text.load(text))
     except (TypeError, AttributeError):
         return None

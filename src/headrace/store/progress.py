@@ -2,7 +2,7 @@
 
 Written by the supervisor as it reads events files, read by the page.
 Invariant: storing the same batch again changes nothing, and a roll-up is the sum of all rows ever
-stored, also of those pruned since (`store/retention.py`).
+stored, including pruned ones (`store/retention.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from headrace.store.metrics import MetricBucket
 
 POINTS_MAX = 10_000
 MINUTE_S, HOUR_S = 60, 3600
+_RATES = ("input_rate", "processing_rate", "batch_ms")
+_COUNTS = ("batch", "rows_in", "rows_out", "state_rows", "state_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +76,9 @@ def add(
             "pipeline": pipeline,
             "run": run,
             "query": query,
-            "batch": progress.batch,
             "at": at,
-            "rows_in": progress.rows_in,
-            "rows_out": progress.rows_out,
-            "input_rate": progress.input_rate,
-            "processing_rate": progress.processing_rate,
-            "batch_ms": progress.batch_ms,
+            **{name: getattr(progress, name) for name in (*_COUNTS, *_RATES)},
             "phases": json_text.dump_bounded(progress.phases),
-            "state_rows": progress.state_rows,
-            "state_bytes": progress.state_bytes,
             "watermark": metrics.watermark_of(progress),
             "dropped_by_watermark": progress.rows_late,
             "raw": json_text.dump_bounded(progress.raw),
@@ -113,7 +108,7 @@ def newest(conn: db.Store, pipeline: str, query: str, limit: int = 100) -> list[
 
 
 def queries(conn: db.Store, pipeline: str, since: float) -> list[str]:
-    """Names of the queries with a batch since then, also of earlier versions."""
+    """Names of the queries with a batch since then, including those of earlier versions."""
     # One index step for each name: a pipeline has few queries and millions of minutes.
     found = db.rows(
         conn,
@@ -161,7 +156,7 @@ def read_buckets(
 
 
 class MinuteRate(NamedTuple):
-    """Of one query in one minute. A minute that has not ended is measured over its past part."""
+    """The rates of one query in one minute; of the current minute, in its elapsed part."""
 
     pipeline: str
     query: str
@@ -172,7 +167,7 @@ class MinuteRate(NamedTuple):
 
 
 def minute_rates(conn: db.Store, since: float, now: float) -> list[MinuteRate]:
-    """In order of time. A minute that began less than 15 s ago says nothing yet."""
+    """In order of time. A minute that began less than 15 s ago is left out."""
     found = db.rows(
         conn,
         "SELECT pipeline, query, start, rows_in,"
@@ -206,34 +201,22 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Metr
         f"""INSERT INTO {table} (pipeline, query, {_ROLLED})
             VALUES ({", ".join("?" * (2 + len(_FIELDS)))})
             ON CONFLICT (pipeline, query, start) DO UPDATE SET
-              batches = batches + excluded.batches,
-              rows_in = rows_in + excluded.rows_in,
               rows_in_min = min(rows_in_min, excluded.rows_in_min),
-              rows_in_max = max(rows_in_max, excluded.rows_in_max),
-              rows_out = coalesce(rows_out + excluded.rows_out, rows_out, excluded.rows_out),
-              batch_ms = coalesce(batch_ms + excluded.batch_ms, batch_ms, excluded.batch_ms),
-              batch_ms_max = max(coalesce(batch_ms_max, excluded.batch_ms_max),
-                                 coalesce(excluded.batch_ms_max, batch_ms_max)),
-              dropped = dropped + excluded.dropped,
-              state_rows_max = max(coalesce(state_rows_max, excluded.state_rows_max),
-                                   coalesce(excluded.state_rows_max, state_rows_max)),
-              state_bytes_max = max(coalesce(state_bytes_max, excluded.state_bytes_max),
-                                    coalesce(excluded.state_bytes_max, state_bytes_max)),
-              fresh_n = fresh_n + excluded.fresh_n,
-              fresh_p50_ms_by_n = coalesce(fresh_p50_ms_by_n + excluded.fresh_p50_ms_by_n,
-                                           fresh_p50_ms_by_n, excluded.fresh_p50_ms_by_n),
-              fresh_p99_ms_max = max(coalesce(fresh_p99_ms_max, excluded.fresh_p99_ms_max),
-                                     coalesce(excluded.fresh_p99_ms_max, fresh_p99_ms_max)),
-              {_PHASES},
+              {_SUMS},
+              {_MAXIMA},
               watermark = CASE WHEN {_LATER} THEN excluded.watermark ELSE watermark END,
               watermark_at = CASE WHEN {_LATER} THEN excluded.watermark_at ELSE watermark_at END""",  # noqa: S608
         (pipeline, query, *(getattr(bucket, name) for name in _FIELDS)),
     )
 
 
-_PHASES = ", ".join(
+_SUMS = ", ".join(
     f"{column} = coalesce({column} + excluded.{column}, {column}, excluded.{column})"
-    for column in metrics.PHASES
+    for column in metrics.SUMS
+)
+_MAXIMA = ", ".join(
+    f"{column} = coalesce(max({column}, excluded.{column}), {column}, excluded.{column})"
+    for column in metrics.MAXIMA
 )
 # The same order as `metrics.merge_buckets`: by time, then by the watermark itself.
 _LATER = (
@@ -243,12 +226,11 @@ _LATER = (
 
 
 def _progress(row: sqlite3.Row) -> StoredProgress:
-    values = {name: row[name] for name in row.keys()}  # noqa: SIM118  (a Row iterates over values)
-    phases, raw = json_text.load(values.pop("phases")), json_text.load(values.pop("raw"))
-    return StoredProgress(**values, phases=phases, raw=raw)
+    phases, raw = json_text.load(row["phases"]), json_text.load(row["raw"])
+    return StoredProgress(**{**dict(row), "phases": phases, "raw": raw})
 
 
-# Both in the order of Bucket's fields: a chart of a day is made of fifteen hundred rows.
+# Both in the order of MetricBucket's fields: a chart of a day consists of 1,440 rows.
 _FIELDS = tuple(field.name for field in fields(MetricBucket))
 _ROLLED = ", ".join(_FIELDS)
 _SINGLE = ", ".join(

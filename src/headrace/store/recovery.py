@@ -6,6 +6,7 @@ Invariant: only the oldest set-aside copies of the history are deleted.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import sqlite3
 from datetime import UTC, datetime
@@ -60,7 +61,7 @@ def forget_oldest(path: Path) -> None:
     """Keep the newest copies: repeated damage must not fill the disk."""
     copies = sorted(
         p
-        for p in path.parent.glob(f"{_literal(path.name)}.corrupt-*")
+        for p in path.parent.glob(f"{glob.escape(path.name)}.corrupt-*")
         if p.is_file() and not p.name.endswith(_SUFFIXES[1:])
     )
     for copy in copies[:-COPIES_MAX]:
@@ -107,7 +108,3 @@ def _copy_table(old: sqlite3.Connection, conn: sqlite3.Connection, table: str, b
             into = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"  # noqa: S608
             kept += conn.execute(into, row).rowcount
     return kept
-
-
-def _literal(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)

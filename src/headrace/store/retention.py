@@ -27,14 +27,21 @@ class RetentionLimits:
     runs_days: float = 400
     audit_days: float = 400
     alerts_days: float = 400  # after they were resolved
-    bite_rows: int = 5_000  # rows a transaction, to keep waits short
+    taken_days: float = 400  # positions of a query or topic without new rows
+    twins_days: float = 8  # a row is sent again after a restart, which may take days
+    twins_max: int = 200_000  # far more than a batch opens, counts and resolves
+    bite_rows: int = 5_000  # rows per transaction, to keep waits short
 
 
 DEFAULTS = RetentionLimits()
+_KEYS_OF_LARGE = {
+    **dict.fromkeys(("events", "runs", "audit", "alerts"), "rowid"),
+    "topic_rows": "twin",
+}
 
 
 def prune(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> dict[str, int]:
-    """Of history.db: deleted rows, by table."""
+    """Prunes history.db. Returns the number of deleted rows by table."""
     gone = {"progress": _prune_progress(conn, now, limits)}
     for table, condition, values in (
         ("progress_minute", "start < ?", (now - limits.minute_days * DAY_S,)),
@@ -54,9 +61,15 @@ def prune(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> dic
 
 
 def prune_alerts(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> int:
-    """Of alerts.db: resolved ones only."""
+    """Prunes alerts.db. Returns the number of deleted alerts."""
     before = now - limits.alerts_days * DAY_S
     gone = _delete(conn, "alerts", "resolved_at < ?", (before,), limits.bite_rows)
+    for table in ("taken_batches", "topic_positions"):
+        _delete(conn, table, "at < ?", (now - limits.taken_days * DAY_S,), limits.bite_rows)
+    sql = "SELECT at FROM topic_rows ORDER BY at DESC LIMIT 1 OFFSET ?"
+    surplus = [row["at"] for row in db.rows(conn, sql, (limits.twins_max,))]
+    last = max([now - limits.twins_days * DAY_S, *surplus])
+    _delete(conn, "topic_rows", "at <= ?", (last,), limits.bite_rows)
     _give_back(conn)
     return gone
 
@@ -97,17 +110,17 @@ def _forget_raw(conn: db.Store, ids: Sequence[int]) -> None:
 def _delete(
     conn: db.Store, table: str, condition: str, values: Sequence[Any], bite_rows: int
 ) -> int:
-    """WITHOUT ROWID tables are small and pruned at once."""
+    """Small tables are pruned at once."""
     gone = 0
-    numbered = table in ("events", "runs", "audit", "alerts")
+    key = _KEYS_OF_LARGE.get(table)
     where = f"WHERE {condition}"
-    if numbered:
-        where = f"WHERE rowid IN (SELECT rowid FROM {table} {where} LIMIT {bite_rows})"  # noqa: S608
+    if key:
+        where = f"WHERE {key} IN (SELECT {key} FROM {table} {where} LIMIT {bite_rows})"  # noqa: S608
     while True:
         with db.transaction(conn):
             count = conn.execute(f"DELETE FROM {table} {where}", values).rowcount  # noqa: S608
         gone += count
-        if not numbered or count < bite_rows:
+        if not key or count < bite_rows:
             return gone
 
 

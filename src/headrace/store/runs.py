@@ -1,4 +1,4 @@
-"""Runs in the history: one row a driver process.
+"""Runs in the history: one row per driver process.
 
 Written by the supervisor, read by the page. Decisions (backoff, three times the same failure) use
 the files of the runs, never these rows: the history is disposable.
@@ -17,20 +17,12 @@ def record_start(conn: db.Store, spec: RunSpec) -> bool:
     with db.transaction(conn):
         done = conn.execute(
             """INSERT INTO runs (run, pipeline, version, profile, attempt, started_at, spec)
-               VALUES (?, ?, ?, ?, ?, ?, ?)
+               VALUES (:run, :pipeline, :version, :profile, :attempt, :at, :spec)
                ON CONFLICT (run) DO UPDATE SET pipeline = excluded.pipeline,
                  version = excluded.version, profile = excluded.profile, attempt = excluded.attempt,
                  started_at = excluded.started_at, spec = excluded.spec
                WHERE runs.started_at IS NULL""",
-            (
-                spec.run,
-                spec.pipeline,
-                spec.version,
-                spec.profile,
-                spec.attempt,
-                spec.at,
-                json_text.dump(spec.to_json()),
-            ),
+            {**spec.to_json(), "spec": json_text.dump(spec.to_json())},
         )
         return done.rowcount > 0
 
@@ -75,7 +67,7 @@ def restarts_since(conn: db.Store, since: float) -> dict[str, int]:
 
 
 def last_failures(conn: db.Store, since: float) -> list[Run]:
-    """Of each pipeline the last run that ended badly."""
+    """The last run of each pipeline that ended badly."""
     marks = ", ".join("?" for _ in BAD_ENDINGS)
     # In SQLite the other columns are those of the row with the maximum.
     sql = "SELECT *, max(ended_at) FROM runs WHERE ended_at >= ? AND ending IN"

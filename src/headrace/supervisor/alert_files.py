@@ -16,7 +16,6 @@ from pathlib import Path
 
 from headrace.model.alerts import AlertRow
 from headrace.model.state_paths import StatePaths
-from headrace.store.alerts import AlertChange
 from headrace.supervisor.alert_topics import AlertTopicWatch
 from headrace.supervisor.store_writer import StoreWriter, Worked
 
@@ -25,7 +24,6 @@ logger = logging.getLogger(__name__)
 TAKE_S = 1.0
 FILES_PER_TICK = 50
 FILES_AT_THE_END = 1_000
-EVENTS_PER_BATCH = 20  # further changes are counted
 _NAME = re.compile(r"([0-9]{1,18})-([0-9a-f]{1,8})\.jsonl")
 
 
@@ -52,14 +50,14 @@ class AlertFileReader:
         if now < self._due:
             return
         self._due = now + TAKE_S
-        self._topics.record_changes(self._record, now)
+        self._topics.record_changes(now)
         self._topics.watch(now)
         waiting = interleave(list_waiting(self._folder))
         if self._take(waiting[:FILES_PER_TICK], now) and len(waiting) <= FILES_PER_TICK:
             # Only after all files: an unread row may keep an alert open.
             known = self._topics.limit_to_taken(worked_until)
-            for pipeline, change in self._history.resolve_due(known, self._wall(), now):
-                self._record(pipeline, change, now)
+            for change in self._history.resolve_due(known, self._wall(), now):
+                self._history.record_alert_changes([change], "", now)
         if len(waiting) > FILES_PER_TICK:
             self._due = now
 
@@ -97,21 +95,8 @@ class AlertFileReader:
         if changes is None:
             return False
         file.path.unlink(missing_ok=True)
-        for change in changes[:EVENTS_PER_BATCH]:
-            self._record(file.pipeline, change, now)
-        for is_opened in (True, False):
-            more = sum(change.is_opened is is_opened for change in changes[EVENTS_PER_BATCH:])
-            if more:
-                title = f"{more} more of {file.query} in batch {file.batch}"
-                self._record(file.pipeline, AlertChange(is_opened, "", title), now)
+        self._history.record_alert_changes(changes, f" of {file.query} in batch {file.batch}", now)
         return True
-
-    def _record(
-        self, pipeline: str, change: AlertChange, now: float, at: float | None = None
-    ) -> None:
-        kind = "alert_opened" if change.is_opened else "alert_resolved"
-        logger.info("%s: %s", kind, change.title, extra={"pipeline": pipeline})
-        self._history.event(at or self._wall(), pipeline, None, kind, change.title, now)
 
 
 def list_waiting(folder: Path) -> list[WaitingFile]:

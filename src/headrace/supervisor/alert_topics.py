@@ -7,28 +7,20 @@ topic.
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from headrace.model.alerts import TopicAlerts
+from headrace.model.alerts import OpenAlert, TopicAlerts
 from headrace.model.exports import NEWS_S
 from headrace.model.runs import Wanted
 from headrace.model.state_paths import StatePaths
 from headrace.state import alert_topics, desired
-from headrace.store.alerts import AlertChange
-from headrace.supervisor.situation import OpenAlert
 from headrace.supervisor.store_writer import StoreWriter, Worked
 
-EVENTS_AT_ONCE = 20  # per pipeline; further changes are counted
 LATE_S = 60.0  # a broker restarts within this time
 RULE = "alert-rows"
 RULE_OF_LOST = "alert-rows-lost"
 
-logger = logging.getLogger(__name__)
-
-Record = Callable[[str, AlertChange, float, float], None]  # pipeline, change, now, at
 Titles = dict[str, tuple[TopicAlerts, str]]  # alert key -> query and title
 
 
@@ -39,19 +31,9 @@ class AlertTopicWatch:
         self._wall = wall
         self._since = wall()  # earlier times in the file are from an earlier relay
 
-    def record_changes(self, record: Record, now: float) -> None:
-        """Records the first changes of each pipeline, and how many more there are."""
+    def record_changes(self, now: float) -> None:
         changes = self._history.read_topic_changes(now)
-        more: Counter[tuple[str, bool]] = Counter()
-        seen: Counter[str] = Counter()
-        for _, pipeline, at, change in changes:
-            seen[pipeline] += 1
-            if seen[pipeline] <= EVENTS_AT_ONCE:
-                record(pipeline, change, now, at)
-            else:
-                more[pipeline, change.is_opened] += 1
-        for (pipeline, is_opened), count in more.items():
-            record(pipeline, AlertChange(is_opened, "", f"{count:,} more"), now, changes[-1][2])
+        self._history.record_alert_changes([change for _, change in changes], "", now)
         if changes:
             self._history.delete_topic_changes(changes[-1][0], now)
 
@@ -64,8 +46,9 @@ class AlertTopicWatch:
         opened = {key for key in self._history.open_keys(now) if key.startswith(rules)}
         for key, (by, title) in {**waiting, **lost}.items():
             if key not in opened and (key in lost or self._should_run(by.pipeline)):
-                alert = OpenAlert(key, key.partition(":")[0], title, "error", by.query)
-                self._history.open_alert(by.pipeline, alert, at, now)
+                rule = key.partition(":")[0]
+                alert = OpenAlert(key, rule, by.pipeline, title, "error", by.query)
+                self._history.open_alert(alert, at, now)
         for key in opened - waiting.keys() - lost.keys():
             self._history.resolve_alert(key, at, now)
 
@@ -82,8 +65,7 @@ def find_late(topics: Sequence[TopicAlerts], since: float, at: float) -> Titles:
     """Queries whose rows have stayed unread for too long. Pure."""
     titles: Titles = {}
     for by in topics:
-        waits_s = at - max(by.until or by.since, since)
-        if waits_s > LATE_S:
+        if at - max(by.until or by.since, since) > LATE_S:
             why = by.problem or "the relay does not respond (see relay.log)"
             title = f"Alert rows of {by.query} stay unread in the topic {by.topic}: {why}"
             titles.setdefault(f"{RULE}:{by.pipeline}:{by.query}", (by, title))
@@ -95,10 +77,8 @@ def find_lost(topics: Sequence[TopicAlerts], at: float) -> Titles:
     titles: Titles = {}
     for by in topics:
         if by.lost_at is not None and at - by.lost_at < NEWS_S:
-            title = (
-                f"{by.lost:,} rows of the topic {by.topic} were deleted unread:"
-                f" alerts of {by.query} may be missing, or stay open"
-            )
+            deleted = f"{by.lost:,} rows of the topic {by.topic} were deleted unread"
+            title = f"{deleted}: alerts of {by.query} may be missing, or stay open"
             titles.setdefault(f"{RULE_OF_LOST}:{by.pipeline}:{by.query}", (by, title))
     return titles
 

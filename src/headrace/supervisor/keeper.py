@@ -13,6 +13,7 @@ from headrace import processes
 from headrace.checkpoints import positions
 from headrace.health import judgement
 from headrace.model import times
+from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Desired, Ending, PastRun, Process, RunSpec, pipeline_of
 from headrace.state import run_folders
 from headrace.supervisor import process, restarts, run_outcome
@@ -26,10 +27,10 @@ from headrace.supervisor.situation import (
     Hold,
     Kill,
     Launch,
-    OpenAlert,
     PolicyLimits,
     Reap,
     ResolveAlert,
+    RunDecision,
     Situation,
     Wait,
 )
@@ -127,8 +128,7 @@ class Keeper:
         return True
 
     def prune(self) -> None:
-        kept = {self.past[-1].spec.run} if self.past else set()
-        pruned = run_folders.prune(self.shared.places, kept, [run.spec for run in self.past])
+        pruned = run_folders.prune(self.shared.places, [run.spec for run in self.past])
         self.past = [run for run in self.past if run.spec.run not in pruned]
 
     def situation(
@@ -147,7 +147,7 @@ class Keeper:
     def act(self, decisions: tuple[Decision, ...], now: float, may_launch: bool) -> None:
         self.verdict = decisions
         for decision in decisions:
-            if isinstance(decision, Drain | Cut | Kill | DumpThreads):
+            if isinstance(decision, RunDecision):
                 self._act_on_live(decision, now)
                 continue
             match decision:
@@ -168,7 +168,7 @@ class Keeper:
                 case Hold("finished"):
                     self._record_once("finished", "all queries have read all their input", now)
 
-    def _act_on_live(self, decision: Drain | Cut | Kill | DumpThreads, now: float) -> None:
+    def _act_on_live(self, decision: RunDecision, now: float) -> None:
         live = self.live
         if live is None:
             return
@@ -221,7 +221,7 @@ class Keeper:
     def _alert(self, decision: OpenAlert | ResolveAlert, now: float) -> None:
         history, at = self.shared.history, self.shared.wall()
         if isinstance(decision, OpenAlert):
-            if history.open_alert(self.name, decision, at, now):
+            if history.open_alert(decision, at, now):
                 self._record("alert_opened", decision.title, now)
         elif history.resolve_alert(decision.key, at, now):
             self._record("alert_resolved", decision.key, now)
@@ -238,10 +238,5 @@ class Keeper:
         self.shared.history.event(self.shared.wall(), self.name, run, kind, text, now)
 
 
-_LEVELS = {
-    "gave_up": logging.ERROR,
-    "restart_scheduled": logging.WARNING,
-    "killed": logging.WARNING,
-    "reaped": logging.WARNING,
-    "stalled": logging.WARNING,
-}
+_WARNINGS = ("restart_scheduled", "killed", "reaped", "stalled")
+_LEVELS = {"gave_up": logging.ERROR, **dict.fromkeys(_WARNINGS, logging.WARNING)}

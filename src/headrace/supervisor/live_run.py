@@ -34,7 +34,7 @@ NOBODY = Process(0, 0.0, "")
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all keepers share."""
+    """Shared by all keepers."""
 
     project: Path
     places: StatePaths

@@ -244,7 +244,8 @@ class Supervisor:
         if now >= self._due["prune"]:
             self._due["prune"] = now + PRUNE_S
             self.history.prune(self.clock.wall(), now)
-            _prune_files(self.places, self.clock.wall())
+            requests.prune(self.places)
+            versions.prune(self.places, self.clock.wall())
 
     @contextlib.contextmanager
     def _guard(self, step: str, now: float) -> Iterator[None]:
@@ -264,11 +265,6 @@ def _going_down_error(request: Request) -> ControlError:
         fix="Wait until it has stopped, then run headrace up.",
         slug="going-down",
     )
-
-
-def _prune_files(places: StatePaths, now: float) -> None:
-    requests.prune(places)
-    versions.prune(places, now)
 
 
 def _has_version(places: StatePaths, version: str) -> bool:
@@ -321,9 +317,9 @@ def _survivors(places: StatePaths, keepers: list[Keeper]) -> dict[str, tuple[str
 
 
 def _same_state(one: PipelineStatus, other: PipelineStatus) -> bool:
-    return (one.state, one.run, one.version) == (other.state, other.run, other.version) and [
-        query.state for query in one.queries
-    ] == [query.state for query in other.queries]
+    states = [[query.state for query in status.queries] for status in (one, other)]
+    is_same_run = (one.state, one.run, one.version) == (other.state, other.run, other.version)
+    return is_same_run and states[0] == states[1]
 
 
 def _read_limits(places: StatePaths, project: Path, wanted: Desired) -> PolicyLimits:

@@ -7,7 +7,6 @@ cuts their batches. After a SIGKILL the drivers keep running, and the next super
 from __future__ import annotations
 
 import argparse
-import logging
 import shlex
 import signal
 import sys
@@ -19,8 +18,6 @@ from headrace import config, logs
 from headrace.errors import Error
 from headrace.supervisor import process
 from headrace.supervisor.loop import Supervisor
-
-logger = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:

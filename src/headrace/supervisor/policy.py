@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from headrace.health import judgement, outcomes
 from headrace.model import times
+from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Ending, PastRun, Wanted
 from headrace.supervisor import restarts
 from headrace.supervisor.situation import (
@@ -25,7 +26,6 @@ from headrace.supervisor.situation import (
     Kill,
     Launch,
     LiveRun,
-    OpenAlert,
     Reap,
     ResolveAlert,
     Situation,
@@ -77,9 +77,8 @@ def _decide_live(situation: Situation, live: LiveRun, now: float) -> tuple[Decis
     if orders.drain_at is not None:
         timeout_s = limits.drain.timeout_s + live.view.longest_batch_s
         decision = _decide_draining(live, timeout_s, limits.drain.kill_s, now)
-        if live.is_unsignalled and isinstance(
-            decision, Kill
-        ):  # it may never have been asked to stop
+        # If it is unsignalled, it may never have been asked to stop.
+        if live.is_unsignalled and isinstance(decision, Kill):
             decision = Wait(live.known_since + UNSIGNALLED_S, orders.drain_reason)
         return (decision,)
     if reason is not None:
@@ -193,12 +192,13 @@ def _wanted_alerts(
     if live is not None and (doubt := judgement.unknown_intent(situation.desired)):
         reasons.append(doubt)  # it runs, but would not be restarted
     for reason in reasons:
+        rule = "needs-attention"
         title = f"{name} needs attention: {reason}"
-        alerts.append(OpenAlert(keys["needs-attention"], "needs-attention", title, "critical"))
+        alerts.append(OpenAlert(keys[rule], rule, name, title, "critical"))
     if live is not None and live.orders.drain_at is None and live.orders.kill_at is None:
         for stall in _stalls(situation, live, now)[:1]:
             title = f"{name} is stalled: {stall.in_words()}"
-            alerts.append(OpenAlert(keys["stalled"], "stalled", title, query=stall.query))
+            alerts.append(OpenAlert(keys["stalled"], "stalled", name, title, query=stall.query))
     if live is None and any(isinstance(d, Wait | Launch) for d in verdict) and situation.past:
         last = situation.past[-1]
         failed = outcomes.attempts_in_a_row(last, situation.limits.restart)
@@ -206,7 +206,7 @@ def _wanted_alerts(
         is_current = last.spec.generation == situation.desired.generation
         if is_current and (failed >= ALERT_AFTER_ATTEMPTS or is_urgent):
             title = f"{name} keeps restarting: {judgement.cause(last.exit)}"
-            alerts.append(OpenAlert(keys["restarting"], "restarting", title))
+            alerts.append(OpenAlert(keys["restarting"], "restarting", name, title))
     return alerts
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headrace import processes
+from headrace import config, processes
 from headrace.errors import DefinitionError, SetupError
 from headrace.json_file import read_json, write_json
 from headrace.model.runs import Exit, Process, RunSpec, run_name
@@ -160,12 +159,9 @@ def _processes_of(runs: Collection[str], state: Path) -> list[Process]:
     return [marked.process for marked in processes.find_marked(state) if marked.run in runs]
 
 
-def start_supervisor(project: Path, profile: str, places: StatePaths | None = None) -> Process:
+def start_supervisor(project: Path, profile: str) -> Process:
     """Starts a supervisor that outlives this process, and waits until it holds the lock."""
-    if places is None:
-        from headrace import config
-
-        places = StatePaths(config.load(project, profile).state)
+    places = StatePaths(config.load(project, profile).state)
     places.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = places.supervisor_log
     begin = log.stat().st_size if log.exists() else 0
@@ -178,14 +174,14 @@ def detach(command: Sequence[str], cwd: Path, log: Path) -> Process:
     child = _spawn_detached(command, cwd, log)
     process = processes.identify(child.pid)
     if process is None:
-        raise SetupError(
-            f"{command[0]} ended immediately.",
-            why=tail_of(log).strip() or "It printed nothing.",
-            where=str(log),
-            fix="Fix the error in that log, and run the command again.",
-            slug="process-ended",
-        )
+        fix = "Fix the error in that log, and run the command again."
+        raise _error_with_log(f"{command[0]} ended immediately.", log, fix, slug="process-ended")
     return process
+
+
+def _error_with_log(what: str, log: Path, fix: str, slug: str, begin: int = 0) -> SetupError:
+    why = tail_of(log, begin).strip() or "It printed nothing."
+    return SetupError(what, why=why, where=str(log), fix=fix, slug=slug)
 
 
 def _spawn_detached(command: Sequence[str], cwd: Path, log: Path) -> subprocess.Popen[bytes]:
@@ -207,16 +203,11 @@ def _await_supervisor(child: subprocess.Popen[bytes], places: StatePaths, begin:
                 return running  # another one started first
             break
         time.sleep(POLL_S)
-    tail = tail_of(places.supervisor_log, begin)
     code = child.returncode
     ended = "did not become ready" if code is None else f"ended with code {code}"
-    raise SetupError(
-        f"The supervisor did not start: it {ended}.",
-        why=tail.strip() or "It printed nothing.",
-        where=str(places.supervisor_log),
-        fix="Run it in the foreground to see its output: headrace up --foreground",
-        slug="supervisor-start",
-    )
+    what = f"The supervisor did not start: it {ended}."
+    fix = "Run it in the foreground to see its output: headrace up --foreground"
+    raise _error_with_log(what, places.supervisor_log, fix, slug="supervisor-start", begin=begin)
 
 
 def to_the_end(
@@ -227,6 +218,7 @@ def to_the_end(
     run_folders.remove_leftovers(places, time.time())
     spec = replace(spec, run=spec.run or run_name(name, time.time(), secrets.token_hex(2)))
     write_json(places.spec(spec.run), spec.to_json())
+    log = places.log(spec.run)
     process = spawn_driver(spec, places, command)
     deadline = time.monotonic() + timeout_s
     try:
@@ -234,15 +226,11 @@ def to_the_end(
             collect_children()
             time.sleep(POLL_S)
         if processes.is_alive(process):
-            raise SetupError(
-                f"The {what} did not finish within {timeout_s:.0f} s.",
-                why=tail_of(places.log(spec.run)).strip() or "It printed nothing.",
-                where=str(places.log(spec.run)),
-                fix="Raise --timeout."
-                if spec.question
-                else "Look for code that runs when the file is imported, such as a network call.",
-                slug="question-timeout" if spec.question else "check-timeout",
-            )
+            late = f"The {what} did not finish within {timeout_s:.0f} s."
+            fix = "Look for code that runs when the file is imported, such as a network call."
+            fix = "Raise --timeout." if spec.question else fix
+            slug = "question-timeout" if spec.question else "check-timeout"
+            raise _error_with_log(late, log, fix, slug)
     finally:
         end_now(process)  # also after Ctrl-C
         collect_children()
@@ -250,27 +238,24 @@ def to_the_end(
     body = read_json(places.exit(spec.run))
     if body is None:
         if file := (read_json(places.defining(spec.run)) or {}).get("file"):
-            error = _early_exit_error(str(file), code_of(process), places.log(spec.run))
+            error = _early_exit_error(str(file), code_of(process), log)
             run_folders.remove(places, spec.run)
             raise error
-        tail = tail_of(places.log(spec.run)).strip()
         raise SetupError(
             f"The {what} ended without a result.",
-            why=tail or "It was killed, or the machine ran out of memory.",
-            where=str(places.log(spec.run)),
+            why=tail_of(log).strip() or "It was killed, or the machine ran out of memory.",
+            where=str(log),
             fix="Run it again. If the error persists, see that log.",
             slug="question-vanished" if spec.question else "check-vanished",
         )
-    shutil.rmtree(places.run(spec.run), ignore_errors=True)
+    run_folders.remove(places, spec.run)
     return Exit.from_json(body)
 
 
 def _early_exit_error(file: str, code: int | None, log: Path) -> DefinitionError:
-    if code is None:
-        how = "ended"
-    else:
-        how = f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
-    last = (tail_of(log).strip().splitlines() or [""])[-1]
+    how = f"was killed by signal {-code}" if code and code < 0 else f"exited with code {code}"
+    how = "ended" if code is None else how
+    last = last_line(log)
     return DefinitionError(
         f"{file} ended the check: the process {how} while it ran this file.",
         why="A pipeline file is run once to read its definitions. os._exit, a crash in a native "
@@ -317,6 +302,10 @@ def run_command(command: Sequence[str], cwd: Path, log: Path, timeout_s: float) 
         return output if run.code else None
     finally:
         run.end()
+
+
+def last_line(path: Path) -> str:
+    return (tail_of(path).strip().splitlines() or [""])[-1]
 
 
 def tail_of(path: Path, begin: int = 0) -> str:

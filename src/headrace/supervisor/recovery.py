@@ -39,9 +39,8 @@ def recover_keepers(
             wanted[name] = _recover_damaged(places, name, specs.get(name, []))
     for name in specs.keys() - wanted.keys():  # its file was removed, so it should end
         if _is_alive(specs[name], marked):
-            wanted[name] = _desired_from_run(
-                specs[name][-1], Wanted.STOPPED, "nobody: it is not deployed"
-            )
+            by = "nobody: it is not deployed"
+            wanted[name] = _desired_from_run(specs[name][-1], Wanted.STOPPED, by)
     result = {}
     for name, item in sorted(wanted.items()):
         result[name] = Keeper(shared, item, limits(item))
@@ -60,11 +59,9 @@ def _recover_damaged(places: StatePaths, name: str, specs: Sequence[RunSpec]) ->
     Until a person decides that, the pipeline is neither started nor ended."""
     path = places.desired(name)
     logger.error("%s is damaged: run headrace start %s or headrace stop %s", path, name, name)
-    known = (
-        _desired_from_run(specs[-1], Wanted.UNKNOWN, "nobody")
-        if specs
-        else desired.damaged_placeholder(name)
-    )
+    known = desired.damaged_placeholder(name)
+    if specs:
+        known = _desired_from_run(specs[-1], Wanted.UNKNOWN, "nobody")
     with contextlib.suppress(OSError):
         # A copy, not a rename: without the record, `status` would not list the pipeline.
         shutil.copyfile(path, path.with_name(path.name + ".bad"))

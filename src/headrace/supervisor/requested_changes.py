@@ -192,10 +192,8 @@ _CHANGES = {
 def _next(current: Desired, request: Request, wanted: Wanted) -> Desired:
     former = current.former
     if former is not None and request.session != current.session:
-        former = {
-            **former,
-            "wanted": wanted.value,
-        }  # the request is for the pipeline, not for this run
+        # The request is for the pipeline, not for this run.
+        former = {**former, "wanted": wanted.value}
     return replace(
         current,
         wanted=wanted.value,

@@ -63,7 +63,7 @@ def infer_exit(
 
 
 def _exit_from_code(code: int, at: float, log: Path | None) -> Exit:
-    last = (process.tail_of(log).strip().splitlines() or [""])[-1] if log else ""
+    last = process.last_line(log) if log else ""
     error = {
         "slug": "driver-died",
         "what": f"The driver ended with code {code} and wrote no exit.json.",

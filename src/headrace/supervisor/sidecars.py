@@ -18,7 +18,7 @@ from headrace.json_file import read_json
 from headrace.model.runs import Desired
 from headrace.model.state_paths import StatePaths
 from headrace.state import alert_topics, desired
-from headrace.supervisor.process import PYTHON, Companion, tail_of
+from headrace.supervisor.process import PYTHON, Companion, last_line
 
 logger = logging.getLogger(__name__)
 
@@ -127,9 +127,8 @@ class Sidecar:
         self._delay_s = DELAY_S_MIN if is_well else min(DELAY_S_MAX, 2 * self._delay_s)
         self._due_at = now + self._delay_s
         self._child = None
-        lines = tail_of(self._log).strip().splitlines() or ["no output"]
         text = "%s ended (code %s: %s); it restarts in %.0f s"
-        logger.warning(text, self._name, code, lines[-1], self._delay_s)
+        logger.warning(text, self._name, code, last_line(self._log) or "no output", self._delay_s)
 
     def end(self) -> None:
         if self._child is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.health.run_view import RunView
+from headrace.model.alerts import OpenAlert
 from headrace.model.limits import DrainLimits, HealthLimits, RestartLimits, WatchdogLimits
 from headrace.model.runs import Desired, Orders, PastRun, RunSpec
 
@@ -103,29 +104,9 @@ class DumpThreads:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAlert:
-    key: str
-    rule: str
-    title: str
-    severity: str = "warning"
-    query: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ResolveAlert:
     key: str
 
 
-Decision = (
-    Launch
-    | Drain
-    | Cut
-    | Kill
-    | Reap
-    | Hold
-    | GiveUp
-    | Wait
-    | DumpThreads
-    | OpenAlert
-    | ResolveAlert
-)
+RunDecision = Drain | Cut | Kill | DumpThreads  # about a live run
+Decision = RunDecision | Launch | Reap | Hold | GiveUp | Wait | OpenAlert | ResolveAlert

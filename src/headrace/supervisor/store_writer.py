@@ -7,12 +7,13 @@ causes delays of seconds), but never affects a pipeline. Alerts are retried unti
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from headrace.errors import StoreError
-from headrace.model.alerts import AlertRow
+from headrace.model.alerts import AlertRow, OpenAlert
 from headrace.model.events import Event
 from headrace.model.requests import Request
 from headrace.model.runs import Exit, RunSpec
@@ -29,16 +30,16 @@ from headrace.store import (
     retention,
     runs,
 )
-from headrace.supervisor.situation import OpenAlert
+from headrace.store.alerts import AlertChange
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Worked = Callable[[str, str], float | None]  # pipeline, query -> until when it has worked
-Resolved = tuple[str, alerts.AlertChange]  # with the pipeline
 
 REOPEN_S = 15.0  # each attempt to open a locked file takes seconds
 CHANGES_AT_ONCE = 10_000
+CHANGES_NAMED = 20  # per pipeline; further ones are counted
 STORE_ALERT = "store:history.db"
 
 
@@ -84,6 +85,25 @@ class StoreWriter:
     ) -> None:
         self._write(now, lambda conn: events.add(conn, at, pipeline, run, kind, text, {}))
 
+    def record_alert_changes(self, changes: Sequence[AlertChange], origin: str, now: float) -> None:
+        """Adds an event for the first changes of each pipeline, and one that counts the others."""
+        seen: Counter[str] = Counter()
+        more: Counter[tuple[str, bool]] = Counter()
+        first = []
+        for change in changes:
+            seen[change.pipeline] += 1
+            if seen[change.pipeline] <= CHANGES_NAMED:
+                first.append(change)
+            else:
+                more[change.pipeline, change.is_opened] += 1
+        for (pipeline, is_opened), count in more.items():
+            title = f"{count:,} more{origin}"
+            first.append(AlertChange(pipeline, is_opened, "", title, changes[-1].at))
+        for change in first:
+            kind = "alert_opened" if change.is_opened else "alert_resolved"
+            logger.info("%s: %s", kind, change.title, extra={"pipeline": change.pipeline})
+            self.event(change.at, change.pipeline, None, kind, change.title, now)
+
     def status(self, status: PipelineStatus, now: float) -> bool:
         return self._write(now, lambda conn: pipelines.put(conn, status))
 
@@ -100,33 +120,27 @@ class StoreWriter:
             self._open_keys, self._keys_of = keys, file.times_opened
         return frozenset(self._open_keys)
 
-    def open_alert(self, pipeline: str, alert: OpenAlert, at: float, now: float) -> bool:
+    def open_alert(self, alert: OpenAlert, at: float, now: float) -> bool:
         """True if it is in the store; otherwise the caller tries again."""
-
-        def write(conn: db.Store) -> bool:
-            about = (pipeline, alert.query, alert.rule, alert.title, alert.severity)
-            alerts.open_once(conn, alert.key, at, *about, {})
-            return True
-
-        done = bool(self._files["alerts"].use(now, write))
-        if done and self._open_keys is not None:
+        done = self._files["alerts"].use(now, lambda conn: alerts.open_once(conn, alert, at))
+        if done is not None and self._open_keys is not None:
             self._open_keys.add(alert.key)
-        return done
+        return done is not None
 
     def resolve_alert(self, key: str, at: float, now: float) -> bool:
-        done = self._files["alerts"].use(now, lambda conn: (alerts.resolve(conn, key, at), True))
+        done = self._files["alerts"].use(now, lambda conn: alerts.resolve(conn, key, at))
         if done is not None and self._open_keys is not None:
             self._open_keys.discard(key)
         return done is not None
 
     def take_rows(
         self, pipeline: str, query: str, rows: Sequence[AlertRow], at: float, now: float
-    ) -> list[alerts.AlertChange] | None:
+    ) -> list[AlertChange] | None:
         """None if alerts.db is unavailable: the caller tries again."""
         write = partial(alerts.take, pipeline=pipeline, query=query, rows=rows, at=at)
         return self._files["alerts"].use(now, write)
 
-    def read_topic_changes(self, now: float) -> list[tuple[int, str, float, alerts.AlertChange]]:
+    def read_topic_changes(self, now: float) -> list[tuple[int, AlertChange]]:
         """Alert changes from topic rows that are not yet recorded as events."""
         read = partial(alert_topics.read_changes, most=CHANGES_AT_ONCE)
         return self._files["alerts"].use(now, read) or []
@@ -134,10 +148,10 @@ class StoreWriter:
     def delete_topic_changes(self, upto: int, now: float) -> None:
         self._files["alerts"].use(now, lambda conn: alert_topics.delete_changes(conn, upto))
 
-    def resolve_due(self, worked_until: Worked, at: float, now: float) -> list[Resolved]:
+    def resolve_due(self, worked_until: Worked, at: float, now: float) -> list[AlertChange]:
         """Resolves alerts whose timeout has passed and whose query has worked until then."""
 
-        def write(conn: db.Store) -> list[Resolved]:
+        def write(conn: db.Store) -> list[AlertChange]:
             worked = [
                 (*name, until)
                 for name, since in alerts.due(conn, at).items()
@@ -150,15 +164,13 @@ class StoreWriter:
     def prune(self, at: float, now: float) -> None:
         self._write(now, lambda conn: retention.prune(conn, at))
         self._files["alerts"].use(now, lambda conn: retention.prune_alerts(conn, at))
-        self._files["alerts"].use(now, lambda conn: alerts.forget_taken(conn, at))
-        self._files["alerts"].use(now, lambda conn: alert_topics.forget(conn, at))
 
     def report_problem(self, at: float, now: float) -> None:
         """Keeps one alert open while history cannot be written."""
         problem = self._files["history"].problem
         if problem and not self._has_alert:
-            alert = OpenAlert(STORE_ALERT, "store", f"history cannot be written: {problem}")
-            self._has_alert = self.open_alert("", alert, at, now)
+            alert = OpenAlert(STORE_ALERT, "store", "", f"history cannot be written: {problem}")
+            self._has_alert = self.open_alert(alert, at, now)
         elif not problem and (self._has_alert or STORE_ALERT in self.open_keys(now)):
             self._has_alert = not self.resolve_alert(STORE_ALERT, at, now)
 

@@ -25,8 +25,8 @@ from starlette.concurrency import run_in_threadpool
 
 from headrace import config, logs, processes
 from headrace.config import Settings
-from headrace.errors import ConfigError, Error, SetupError, StoreError
-from headrace.json_file import read_json, write_json
+from headrace.errors import ConfigError, Error, SetupError
+from headrace.json_file import read_valid, write_json
 from headrace.model.runs import Process
 from headrace.model.state_paths import StatePaths
 from headrace.model.web import PORT, PORTS_TRIED, Listening, WebSettings
@@ -121,10 +121,7 @@ def check(web: WebSettings) -> None:
 
 def last_port(places: StatePaths) -> int | None:
     """The previous port of this project's page: open browsers reconnect there."""
-    with contextlib.suppress(StoreError, TypeError, ValueError):
-        body = read_json(places.web)
-        return urlsplit(Listening.from_json(body).url).port if body else None
-    return None
+    return read_valid(places.web, lambda body: urlsplit(Listening.from_json(body).url).port)
 
 
 def bind(web: WebSettings, last: int | None = None) -> socket.socket:
