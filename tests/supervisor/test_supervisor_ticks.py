@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -144,15 +143,15 @@ def test_a_full_disk_is_told_once_waited_for_and_leaves_no_folders(
 ) -> None:
     desired.write(project.places, WANTED)
     mine = begin()
-    real, tried = tempfile.mkstemp, []
+    real, tried = os.open, []
 
-    def full(*args: Any, **named: Any) -> Any:
-        if Path(named["dir"]).parent == project.places.runs:
+    def full(path: Any, flags: int, *mode: int, **named: Any) -> int:
+        if flags & os.O_CREAT and Path(path).parent.parent == project.places.runs:
             tried.append(mine.now)
-            raise OSError(errno.ENOSPC, "No space left on device", str(named["dir"]))
-        return real(*args, **named)
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return real(path, flags, *mode, **named)
 
-    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(os, "open", full)
     for _ in range(60):
         mine.tick(0.5)
     mine.tick(0.01)  # whatever the last one tried is decided about now
