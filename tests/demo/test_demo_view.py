@@ -113,7 +113,7 @@ def test_the_summary_names_what_is_wrong() -> None:
 
     text = "\n".join(terminal_view.summary(counted))
 
-    assert "lost 2, doubled 1" in text
+    assert "lost 2, duplicated 1" in text
     assert "history: lost 2" in text
     assert "lost: (1, 2)" in text
 

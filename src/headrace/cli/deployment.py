@@ -50,7 +50,7 @@ def up(ctx: click.Context, names: tuple[str, ...], foreground: bool) -> None:
     """Deploy pipelines and keep them running.
 
     Deploys the working folder: the named pipelines, or all of the project. Starts the supervisor
-    if none runs. Drains an edited pipeline that runs, and starts its new version.
+    if none runs. Drains running pipelines whose version changes and starts the new version.
     `headrace up script.py -- ARGS` keeps a script running.
 
     --foreground is for systemd and containers. Without names it starts what was deployed and

@@ -209,7 +209,9 @@ def _to_go(query: QueryView) -> str:
         gain = query.processing_rate - query.input_rate
     if gain is None or not query.lag_rows:
         return ""
-    return f", {span(query.lag_rows / gain)} to go" if gain > 0 else ", not getting closer"
+    if gain <= 0:
+        return ", and the backlog is not shrinking"
+    return f", {span(query.lag_rows / gain)} until caught up"
 
 
 def freshness(
@@ -251,13 +253,13 @@ def broken_promise(view: RunView, query: QueryView, now: float) -> str | None:
     promised = query.fresh_within_s
     if promised is None or query.stopped is not None or query.terminated_at is not None:
         return None
-    within = f"promised within {span(promised)}"
+    target = f"target {span(promised)}"
     waits_s = now - (now if query.clear_at is None else query.clear_at)
     if query.data_available and query.trigger_active and waits_s > promised:
-        return f"no answer for {span(waits_s)} while data waits, {within}"
+        return f"no result for {span(waits_s)} while data is waiting; {target}"
     _, p99 = freshness(view, query)
     if p99 is not None and p99 > promised * 1000:
-        return f"p99 is {span(p99 / 1000)} old, {within}"
+        return f"p99 is {span(p99 / 1000)}; {target}"
     return None
 
 

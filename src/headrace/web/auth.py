@@ -140,7 +140,7 @@ class AuthMiddleware:
         if key is None:
             raise _no_login(
                 "Unknown key." if scheme else "You are not logged in.",
-                "Access needs a link that works once, or a program's key.",
+                "To log in, open a one-time link or use an API key.",
             )
         return key
 

@@ -18,7 +18,7 @@ BATCHES = 6
 GROWTH = 1.5  # ratio of the newest to the first, with none shorter in between
 LAG_GROWTH = 1.05
 _LIMITS = {
-    Phase.ADD_BATCH: "the query itself",
+    Phase.ADD_BATCH: "query processing",
     Phase.LATEST_OFFSET: "looking for new input",
     Phase.GET_BATCH: "looking for new input",
     Phase.QUERY_PLANNING: "planning",
@@ -79,18 +79,20 @@ def _limit(series: Series, now: trend.Trend) -> tuple[str, str]:
     known = series.since(now.begin)
     if now.busy < BUSY:
         return (
-            f"It works only {now.busy:.0%} of the time: a rate limit of its source (max_rows, "
-            "max_files) or its trigger (every=) holds it back.",
+            f"The query is busy only {now.busy:.0%} of the time; a rate limit of its source "
+            "(max_rows, max_files) or its trigger (every=) limits it.",
             "Raise the limit, or trigger more often.",
         )
     spent = {name: total(known, f"ms.{name}") for name in _LIMITS}
     most = max(spent, key=lambda name: spent[name])
     share = spent[most] / max(1.0, sum(spent.values()))
-    cause = f"It works all the time: {share:.0%} of it is {_LIMITS[most]} ({most})."
+    cause = (
+        f"The query is always busy: {share:.0%} of the time is spent on {_LIMITS[most]} ({most})."
+    )
     if most is Phase.ADD_BATCH:
         return cause, (
-            "Give it more cores (spark.master) and the input more partitions, or let the query do "
-            "less: filter before joins, parse fewer fields. The page says under “Why is it slow?” "
+            "Use more cores (spark.master) and more input partitions, or reduce the work of the "
+            "query: filter before joins, parse fewer fields. The page says under “Why is it slow?” "
             "what would help most."
         )
     return cause, "The page says under “Why is it slow?” what would help most."

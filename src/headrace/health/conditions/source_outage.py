@@ -20,9 +20,9 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         what=f"Its source has not answered since {since}: {outage.error}.",
         cause=_cause(outage.error),
         fix="Start the broker, or correct its address, the network or the firewall. The query then "
-        "continues by itself, and reads what arrived in the meantime if the topic still has it."
+        "continues from its last position and reads the records that the topic still has."
         if outage.addresses
-        else "Check that the source system is up and reachable from this machine.",
+        else "Check that the source system works and is reachable from this machine.",
         since=outage.since,
         where=", ".join(outage.addresses) or outage.source,
     )

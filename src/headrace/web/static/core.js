@@ -200,7 +200,7 @@ export function ago(at, now = Date.now() / 1000) {
 export const timestamp = (at) => (at ? `${new Date(at * 1000).toISOString().slice(0, 19).replace("T", " ")}Z` : "–");
 
 /** The explanation of "capacity", wherever the word appears. */
-export const CAPACITY = "Capacity: the input rate at which batches would run all the time. While it is above the input rate, the query keeps up.";
+export const CAPACITY = "Capacity: the highest input rate that the query can process. While it is above the input rate, the query keeps up.";
 export const capacity = () => h("abbr", { title: CAPACITY }, "capacity");
 
 const LEVELS = ["off", "good", "busy", "busy", "bad", "bad", "bad"];
