@@ -75,10 +75,12 @@ def test_everything_that_was_seen_is_shown() -> None:
 
 def test_before_anything_is_there_it_says_what_it_waits_for() -> None:
     text = shown(
-        terminal_view.ViewState(folder="d", phase="waiting for the first results: Spark starts")
+        terminal_view.ViewState(
+            folder="d", phase="waiting for the first results: Spark is starting"
+        )
     )
 
-    assert "Spark starts" in text
+    assert "Spark is starting" in text
     assert "kill -9 <jvm pid>" in text
 
 

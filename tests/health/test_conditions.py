@@ -318,7 +318,7 @@ def test_a_lag_that_grows_is_never_called_catching_up() -> None:
 
     (found,) = story.found()
     assert found.slug == "falling-behind"
-    assert "300 rows/s arrive and it processes 100 rows/s; 60,000 rows wait" in found.what
+    assert "300 rows/s arrive, but it processes only 100 rows/s; 60,000 rows are" in found.what
     assert "since 17:51" in found.what
     assert "query processing (addBatch)" in str(found.cause)
 

@@ -27,9 +27,9 @@ def seen(**query: object) -> Subject:
 @pytest.mark.parametrize(
     ("subject", "state", "words"),
     [
-        (Subject(WANTED), State.STARTING, "is about to start"),
-        (Subject(WANTED, RunView()), State.STARTING, "the driver starts"),
-        (Subject(WANTED, RunView(pid=1)), State.STARTING, "Spark starts"),
+        (Subject(WANTED), State.STARTING, "about to start"),
+        (Subject(WANTED, RunView()), State.STARTING, "the driver is starting"),
+        (Subject(WANTED, RunView(pid=1)), State.STARTING, "Spark is starting"),
         (seen(batches=0), State.STARTING, "first batch of q"),
         (seen(batches=0, last_idle_at=5.0), State.RUNNING, "1 query"),
         (seen(), State.RUNNING, "1 query"),
@@ -57,7 +57,7 @@ def seen(**query: object) -> Subject:
             "no first batch of q within 6 min of its start",
         ),
         (Subject(WANTED, aside="left alone"), State.STOPPED, "left alone"),
-        (Subject(WANTED, RunView(pid=1), aside="left alone"), State.STARTING, "Spark starts"),
+        (Subject(WANTED, RunView(pid=1), aside="left alone"), State.STARTING, "Spark is starting"),
         (
             Subject(WANTED, next_start_at=112.0, next_attempt=4, because="the broker is away"),
             State.WAITING,

@@ -58,7 +58,7 @@ def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> No
     type=click.IntRange(10, 100_000),
     default=DEMO_RATE,
     show_default=True,
-    help="Log lines a second.",
+    help="Log lines per second.",
 )
 @click.option(
     "--kafka",

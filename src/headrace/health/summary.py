@@ -50,7 +50,7 @@ def pace(status: PipelineStatus, input_rate: float) -> str:
     if broken:
         return "; ".join(broken)
     return (
-        f"keeping up with {input_rate:,.0f} rows/s" if input_rate else "keeping up; nothing waits"
+        f"keeping up with {input_rate:,.0f} rows/s" if input_rate else "keeping up; no data waiting"
     )
 
 

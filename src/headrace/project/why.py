@@ -97,9 +97,9 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
         State.STARTING: "Headrace waits for its first batch, and restarts the pipeline if none "
         "arrives in time.",
         State.RUNNING: "Headrace keeps watching it.",
-        State.CATCHING_UP: "It works through its backlog. If more arrives than it "
-        "processes, Headrace reports that and the bottleneck.",
-        State.STALLED: "If it does not progress, Headrace saves a thread dump and restarts it.",
+        State.CATCHING_UP: "It is working through its backlog. If more rows arrive than it "
+        "processes, Headrace reports that and names the bottleneck.",
+        State.STALLED: "If it makes no progress, Headrace saves a thread dump and restarts it.",
         State.NEEDS_ATTENTION: f"Nothing, until you act: fix the cause, then headrace start {name}"
         f" (or headrace up {name}, if you changed its code).",
         State.STOPPING: "It ends at the next batch boundary, or is cut at its deadline.",

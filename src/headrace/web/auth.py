@@ -169,7 +169,7 @@ class AuthMiddleware:
             raise ControlError(
                 "The request comes from another site's page.",
                 why="Pages of other sites may not change anything here (CSRF).",
-                fix="use the page itself, or a program's key (headrace token --program)",
+                fix="use the page itself, or an API key (headrace token --program)",
                 slug="foreign-origin",
             )
 

@@ -36,8 +36,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     arrives = now.arrival_rate
     if arrives is not None and now.lag is not None:
         what += (
-            f"{arrives:,.0f} rows/s arrive and it processes {now.done_rate:,.0f} rows/s; "
-            f"{now.lag:,.0f} rows wait, and the number grows."
+            f"{arrives:,.0f} rows/s arrive, but it processes only {now.done_rate:,.0f} rows/s; "
+            f"{now.lag:,.0f} rows are waiting, and the number is growing."
         )
     else:
         longest = max(query.batch_ms[-3:], default=0.0) / 1000

@@ -30,11 +30,11 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
 
 def _cause(error: str) -> str:
     if "connection refused" in error:
-        return "Nothing listens at that address: the broker is down, or the port is wrong."
+        return "Nothing is listening at that address: the broker is down, or the port is wrong."
     if "no such host" in error:
-        return "The name is wrong, or the name service does not answer."
+        return "The host name is wrong, or DNS does not answer."
     if "accepts connections" in error:
-        return "The broker hangs, is overloaded, or its listener speaks another protocol (TLS)."
+        return "The broker hangs, is overloaded, or its listener uses another protocol (TLS)."
     if "no connection within" in error:
         return "The machine is down, or a firewall drops the packets."
     return "The source system is down, overloaded, or not reachable from here."

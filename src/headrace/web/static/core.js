@@ -70,7 +70,7 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
     });
   } catch {
     throw new Problem({ slug: "unreachable", what: "The server does not respond.",
-      fix: "The supervisor restarts it; if no supervisor runs: headrace up." }, 0);
+      fix: "The supervisor restarts it; if no supervisor is running: headrace up." }, 0);
   }
   const json = await response.json().catch(() => (response.ok ? null : {}));
   if (json === null) throw new Problem({ slug: "unreadable", what: "The response of the server is not valid JSON.", fix: "Reload the page." }, response.status);
