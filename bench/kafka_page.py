@@ -54,21 +54,21 @@ def _where_cpu_goes(rounds: Sequence[Result]) -> str:
         memory = f"{shown(max(run['memory_mb'] for run in runs))} MB"
         mistaken = f"{max(run['mistaken'] for run in runs):,}"
         lines.append((words, cells, f"{shown(start)} s", working, memory, mistaken))
-    head = ("side", "CPU seconds", "of these before the first batch", "records/CPU-s after that")
-    return table((*head, "memory, most", "bad records taken for logs"), lines)
+    head = ("side", "CPU seconds", "of which before the first batch", "records/CPU-s after that")
+    return table((*head, "peak memory", "bad records accepted as logs"), lines)
 
 
 def _at_scale(rounds: Sequence[Result]) -> str:
-    """The question of M6, answered by the worst round."""
+    """A projection to the load of M6, from the worst round."""
     worst = {s: max((one[s] for one in rounds), key=figures.cores_needed) for s in APP_SIDES}
     ours, theirs = worst["headrace"], worst["naive"]
     return (
-        f"What that means for {figures.M6_A_SECOND:,} records a second on each node: a CPU-second "
-        f"works through {shown(per_working_second(ours))} records of the whole application (worst "
-        f"round, start left out). If cores only add up, a node needs "
-        f"**{shown(figures.cores_needed(ours))} cores** for all outputs, and "
-        f"{shown(figures.cores_needed(theirs))} in plain PySpark. That is computed, not measured: "
-        "no machine of that size was there, and neither the broker nor the network is in it."
+        f"For {figures.M6_A_SECOND:,} records per second on each node: one CPU-second processes "
+        f"{shown(per_working_second(ours))} records for all outputs (worst round, without the "
+        "start). If throughput scales linearly with cores, a node needs "
+        f"**{shown(figures.cores_needed(ours))} cores** with Headrace, and "
+        f"{shown(figures.cores_needed(theirs))} in plain PySpark. This is a projection, not a "
+        "measurement, and it includes neither the broker nor the network."
     )
 
 
@@ -84,8 +84,8 @@ def history(rounds: Sequence[Result]) -> str:
         rows.append((words, f"{shown(median(speed))} ({spread(speed)})", second, ratio, mistaken))
     same = figures.ratios(rounds, "plain", "bare")
     head = ("side", "records/CPU-s, median (range)", "records/s", "over Spark's own settings")
-    words = f"Headrace over the bare script alike, both `from_json`: {median(same):.3f}"
-    made = table((*head, "bad records taken for logs"), rows)
+    words = f"Headrace over the equivalent bare script, both with `from_json`: {median(same):.3f}"
+    made = table((*head, "bad records accepted as logs"), rows)
     return f"{made}\n\n{words} ({spread(same)})."
 
 
@@ -100,5 +100,5 @@ def latency(rounds: Sequence[Result]) -> str:
         count = sum(run["count"] for run in runs)
         rows.append((words, *cells, f"{count:,}"))
     borders = sum(one["real_time"]["borders"] for one in rounds)
-    words = f"Borders between two real-time batches while heartbeats were measured: {borders}."
-    return table(("way", "p50", "p99", "most", "measured"), rows) + f"\n\n{words}"
+    words = f"Boundaries between two real-time batches while heartbeats were measured: {borders}."
+    return table(("path", "p50", "p99", "max", "measured"), rows) + f"\n\n{words}"

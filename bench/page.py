@@ -135,7 +135,7 @@ def _supervisor(rounds: Sequence[Result]) -> str:
                 f"{shown(max(one['memory_mb'] for one in mine))} MB",
             )
         )
-    return table(("supervisor with", "of one core, median (range)", "memory, most"), rows)
+    return table(("supervisor with", "of one core, median (range)", "peak memory"), rows)
 
 
 def _start(rounds: Sequence[Result]) -> str:
@@ -179,7 +179,7 @@ def _demo(rounds: Sequence[Result]) -> str:
         ("lines that went in", median([r["lines"] for r in rounds]), ""),
         ("CPU of all cores", median([r["cpu_percent_of_all"] for r in rounds]), " %"),
         ("CPU seconds a minute", median([60 * r["cpu_s"] / r["seconds"] for r in rounds]), ""),
-        ("memory, most", max(r["memory_mb"] for r in rounds), " MB"),
+        ("peak memory", max(r["memory_mb"] for r in rounds), " MB"),
         ("every query's first commit after", median([r["start_s"] for r in rounds]), " s"),
     ]
     costs = table(("the demo", ""), [(name, f"{shown(v)}{unit}") for name, v, unit in facts])

@@ -38,7 +38,7 @@ def apps(*ratios: float) -> dict[str, Any]:
 
 
 def histories(*pairs: tuple[float, float]) -> dict[str, Any]:
-    """Each (hr.parse_json over Spark's own settings, Headrace over the script alike)."""
+    """Each (hr.parse_json over Spark's own settings, Headrace over the equivalent script)."""
     rounds = []
     for n, (checked, same) in enumerate(pairs, 1):
         rows = {"checked": 1000 * checked, "plain": 1200 * same, "bare": 1200, "naive": 1000}
@@ -112,11 +112,11 @@ def test_the_applications_table_has_every_round_and_the_worst() -> None:
     assert "3 rounds of 1,000 records" in made
 
 
-def test_what_it_means_for_a_node_is_told_by_the_worst_round() -> None:
+def test_the_projection_for_a_node_is_from_the_worst_round() -> None:
     made = page.section("kafka-app", {"kafka-app": apps(3.0, 2.0)})
 
     # 2,000 records in 8 CPU-seconds: 250 in each.
-    assert "works through 250 records" in made
+    assert "one CPU-second processes 250 records" in made
     assert "**1,556 cores**" in made
     assert "3,112 in plain PySpark" in made
 
@@ -126,7 +126,7 @@ def test_the_tables_of_the_history_and_of_latency() -> None:
     waits = page.section("kafka-latency", {"kafka-latency": latencies((2.0, 90.0, 20.0))})
 
     assert "| Headrace, `hr.parse_json` | 1,400 (1,300–1,500) | 140 | 1.40 (1.3–1.5) | 0 |" in made
-    assert "both `from_json`: 0.980 (0.96–1)." in made
+    assert "both with `from_json`: 0.980 (0.96–1)." in made
     assert "| 2 ms (2–2) | 90 ms (90–90) | 91 ms (91–91) | 75,000 |" in waits
     assert "were measured: 1." in waits
 

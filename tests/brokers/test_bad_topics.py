@@ -132,7 +132,7 @@ def test_a_topic_deleted_and_made_anew_stops_it_and_is_told(
     why = project.headrace("why", "flow")
     assert state(project) == "needs-attention"
     recreated = f"kept: {TOPIC}, partition 0 was recreated: position 5, but it ends at 1"
-    left_out = "its current records are left out too: 1"
+    left_out = "its current records are skipped too: 1"
     assert f"gone: {recreated}; {left_out}" in why
 
     assert recreated in project.headrace("start", "flow", "--accept-gap", "--yes")

@@ -270,7 +270,7 @@ def test_a_login_that_may_not_read_or_write(broker: Cluster, topic: str) -> None
 
     assert {reading.code, writing.code} == {"kafka-acl"}
     assert "READ and DESCRIBE" in str(reading.fix)
-    assert f"describe {topic}, not write it" in str(writing.why)
+    assert f"describe {topic}, but not write it" in str(writing.why)
 
 
 def test_a_login_that_may_not_read_is_told_also_where_there_is_nothing_to_read(
@@ -281,12 +281,12 @@ def test_a_login_that_may_not_read_is_told_also_where_there_is_nothing_to_read(
     told = failure(**by_login(broker, subscribe=topic))
 
     assert told.code == "kafka-acl"
-    assert f"describe {topic}, not read it" in str(told.why)
+    assert f"describe {topic}, but not read it" in str(told.why)
     other = made(broker)
     sent(broker, other, "one")
     sent(broker, topic, "one")
     of_two = failure(**by_login(broker, subscribe=[other, topic]))
-    assert f"describe {topic}, not read it" in str(of_two.why)
+    assert f"describe {topic}, but not read it" in str(of_two.why)
 
 
 def test_a_hub_that_may_only_be_read_is_no_sink(
@@ -321,5 +321,5 @@ def test_the_topic_of_alerts_has_to_be_written_and_read(
     (said,) = check.check_connections(settings, [])
 
     assert caught.value.code == "kafka-acl"
-    assert f"write {topic}, not read it" in str(caught.value.why)
+    assert f"write {topic}, but not read it" in str(caught.value.why)
     assert said["found"] == f"{topic}: 2 partitions, may be read and written"

@@ -230,7 +230,7 @@ def test_a_real_time_pipeline_stops_at_the_end_of_its_batch_and_doubles_nothing(
         (query,) = project.status("quick")["queries"]
         lag = rig.eventually("a batch is done, and looked at", lambda: looked_at(project), 60)
         said = project.headrace("stop", "quick")
-        assert "fast: stopped clean after batch" in said
+        assert "fast: stopped cleanly after batch" in said
         project.headrace("start", "quick")
         sent(broker, source, "last")
         found = [m.value().decode() for m in received(broker, target, 21, timeout_s=60)]

@@ -62,7 +62,7 @@ def test_an_error_says_what_why_and_fix_on_stderr_with_its_code(project: Project
 
     assert done.exit_code == 3
     assert done.stdout == ""
-    assert "No supervisor runs" in done.stderr
+    assert "No supervisor is running" in done.stderr
     assert "fix:" in done.stderr
     assert "headrace up" in done.stderr
 

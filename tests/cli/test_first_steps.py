@@ -57,7 +57,7 @@ def test_what_init_writes_is_checked_runs_and_drains(
     queries = json.loads(checked.stdout)["pipelines"][0]["queries"]
     assert [query["guarantee"] for query in queries] == ["exactly-once", "exactly-once"]
     assert code == 0, words
-    assert "stopped clean" in words
+    assert "stopped cleanly" in words
     answers = [json.loads(one.stdout) for one in asked]
     assert len(answers[0]["rows"]) == 3
     assert answers[0]["rows"] == answers[1]["rows"], "DuckDB and Spark see the same"

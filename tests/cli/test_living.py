@@ -232,7 +232,7 @@ def test_one_interrupt_drains_and_ends_with_0(living: Project, number: int) -> N
     pressed.join(5)
     assert done.exit_code == 0, done.output
     assert "draining: waiting for the running batches, up to 30 s" in done.stderr
-    assert "kept: stopped clean after batch" in done.stderr
+    assert "kept: stopped cleanly after batch" in done.stderr
 
 
 def test_a_second_interrupt_cuts_and_ends_with_1(living: Project) -> None:
@@ -403,7 +403,7 @@ def test_up_deploys_waits_and_down_drains(living: Project) -> None:
     for each in (up, again):
         assert "warning: State is never cleaned up." in each.stderr
     assert down.exit_code == 0, down.output
-    assert "kept: stopped clean after batch" in down.stdout
+    assert "kept: stopped cleanly after batch" in down.stdout
     assert not processes.find_marked(living.places.state)
 
 
@@ -422,7 +422,7 @@ def test_a_supervisor_whose_record_is_gone_or_damaged_is_still_found(living: Pro
 
     record.unlink()
     down = living.headrace("down")
-    assert "kept: stopped clean after batch" in down.stdout
+    assert "kept: stopped cleanly after batch" in down.stdout
     assert not processes.find_marked(living.places.state)
 
 
@@ -473,7 +473,7 @@ def test_down_adopts_and_drains_drivers_that_lost_their_supervisor(living: Proje
 
     assert done.exit_code == 0, done.output
     assert "Draining them" in done.stdout
-    assert "kept: stopped clean" in done.stdout
+    assert "kept: stopped cleanly" in done.stdout
     assert not processes.find_marked(living.places.state)
 
 
@@ -507,7 +507,7 @@ def test_stop_start_and_restart(living: Project) -> None:
 
     codes = [d.exit_code for d in (stopped, waited, again, started, running, twice, restarted)]
     assert codes == [0] * 7
-    assert "kept: stopped clean after batch" in stopped.stdout
+    assert "kept: stopped cleanly after batch" in stopped.stdout
     assert "already stopped" in again.stdout
     assert "already running" in twice.stdout
     assert "is draining and restarting" in restarted.stdout
@@ -587,7 +587,7 @@ def test_up_in_the_foreground_refuses_a_second_supervisor(living: Project) -> No
     done = living.headrace("up", "--foreground")
 
     assert done.exit_code == 3
-    assert "already runs" in done.stderr
+    assert "already running" in done.stderr
 
 
 FOREGROUND = (

@@ -278,11 +278,11 @@ def test_what_a_query_does_now_is_told_without_long_paths() -> None:
     assert tables.now(None) == ""
 
 
-def test_status_shows_how_fresh_answers_are_a_broken_promise_and_late_rows(
+def test_status_shows_how_fresh_results_are_a_missed_target_and_late_rows(
     project: Project,
 ) -> None:
     project.deployed()
-    broken = "p99 is 3 min old, promised within 60 s"
+    broken = "p99 is 3 min; target 60 s"
     query = QueryStatus(
         "kept", "running", fresh_p50_ms=31_000.0, fresh_p99_ms=180_000.0, fresh_basis="arrival",
         fresh_within_s=60.0, broken_promise=broken, newest_at=1.0, late_rows=1_234,
@@ -299,7 +299,7 @@ def test_status_shows_how_fresh_answers_are_a_broken_promise_and_late_rows(
     assert pipeline["queries"][0]["broken_promise"] == broken
     assert pipeline["queries"][0]["late_rows"] == 1_234
     told = project.headrace("why", "hello").stdout
-    assert f"broken promise: kept: {broken}" in told
+    assert f"missed freshness target: kept: {broken}" in told
     assert "half of the rows are processed within 31 s, 99 % within 3 min of their arrival" in told
     assert "1,234 late rows were dropped" in told
     assert "no reason to restart" in told

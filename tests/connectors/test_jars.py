@@ -208,7 +208,7 @@ def test_without_maven_the_jars_and_their_folder_are_named(tmp_path: Path) -> No
 
     told = rig.Project(tmp_path).headrace("jars", "fetch", "kafka", code=3, env=bare)
 
-    assert "Maven is needed to fetch jars" in told
+    assert "Maven is required to fetch jars" in told
     assert RIGHT in told
     assert str(jars.folder(KAFKA)) in told
 

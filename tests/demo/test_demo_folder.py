@@ -91,7 +91,7 @@ def test_a_folder_has_one_demo_at_a_time(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["demo", "--dir", str(tmp_path)])
 
     assert done.exit_code == 3
-    assert "A demo already runs in" in done.stderr
+    assert "A demo is already running in" in done.stderr
     with folder.alone(places):
         pass
 

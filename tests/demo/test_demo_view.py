@@ -75,10 +75,12 @@ def test_everything_that_was_seen_is_shown() -> None:
 
 def test_before_anything_is_there_it_says_what_it_waits_for() -> None:
     text = shown(
-        terminal_view.ViewState(folder="d", phase="waiting for the first results: Spark starts")
+        terminal_view.ViewState(
+            folder="d", phase="waiting for the first results: Spark is starting"
+        )
     )
 
-    assert "Spark starts" in text
+    assert "Spark is starting" in text
     assert "kill -9 <jvm pid>" in text
 
 
@@ -113,7 +115,7 @@ def test_the_summary_names_what_is_wrong() -> None:
 
     text = "\n".join(terminal_view.summary(counted))
 
-    assert "lost 2, doubled 1" in text
+    assert "lost 2, duplicated 1" in text
     assert "history: lost 2" in text
     assert "lost: (1, 2)" in text
 

@@ -294,7 +294,7 @@ def test_in_a_batch_once_waits_for_it_and_commits(
     code, said = running.end()
     assert code == 0, said
     assert DRAINED in said
-    assert "kept: stopped clean after batch" in said
+    assert "kept: stopped cleanly after batch" in said
     assert not missing(project), "the batch that was waited for is there"
 
 

@@ -27,9 +27,9 @@ def seen(**query: object) -> Subject:
 @pytest.mark.parametrize(
     ("subject", "state", "words"),
     [
-        (Subject(WANTED), State.STARTING, "is about to start"),
-        (Subject(WANTED, RunView()), State.STARTING, "the driver starts"),
-        (Subject(WANTED, RunView(pid=1)), State.STARTING, "Spark starts"),
+        (Subject(WANTED), State.STARTING, "about to start"),
+        (Subject(WANTED, RunView()), State.STARTING, "the driver is starting"),
+        (Subject(WANTED, RunView(pid=1)), State.STARTING, "Spark is starting"),
         (seen(batches=0), State.STARTING, "first batch of q"),
         (seen(batches=0, last_idle_at=5.0), State.RUNNING, "1 query"),
         (seen(), State.RUNNING, "1 query"),
@@ -38,7 +38,7 @@ def seen(**query: object) -> Subject:
         (
             seen(lag_rows=12_000, processing_rate=150.0, input_rate=50.0),
             State.CATCHING_UP,
-            "q 12,000 rows behind, 2 min to go",
+            "q 12,000 rows behind, 2 min until caught up",
         ),
         (
             seen(behind_streak=3, input_rate=900.0, processing_rate=500.0),
@@ -57,7 +57,7 @@ def seen(**query: object) -> Subject:
             "no first batch of q within 6 min of its start",
         ),
         (Subject(WANTED, aside="left alone"), State.STOPPED, "left alone"),
-        (Subject(WANTED, RunView(pid=1), aside="left alone"), State.STARTING, "Spark starts"),
+        (Subject(WANTED, RunView(pid=1), aside="left alone"), State.STARTING, "Spark is starting"),
         (
             Subject(WANTED, next_start_at=112.0, next_attempt=4, because="the broker is away"),
             State.WAITING,
@@ -190,14 +190,14 @@ WAITS = {"data_available": True, "trigger_active": True, "clear_at": 1.0}
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        (PROMISED, "p99 is 3 min old, promised within 60 s"),
+        (PROMISED, "p99 is 3 min; target 60 s"),
         ({**PROMISED, "fresh_within_s": 600.0}, None),
         ({**PROMISED, "fresh_within_s": None}, None),
         ({**PROMISED, "stopped": "clean"}, None),
         ({"fresh_within_s": 60.0}, None),  # not known is not broken
         (
             {"fresh_within_s": 30.0, **WAITS},
-            "no answer for 99 s while data waits, promised within 30 s",
+            "no result for 99 s while data is waiting; target 30 s",
         ),
         (
             {"fresh_within_s": 300.0, **WAITS},
@@ -216,14 +216,14 @@ def test_a_promise_is_broken_in_words(query: dict[str, object], words: str | Non
 def test_a_broken_promise_is_told_and_is_no_state() -> None:
     running, behind = seen(**PROMISED), seen(**PROMISED, lag_rows=12_000)
 
-    said = "q: p99 is 3 min old, promised within 60 s"
+    said = "q: p99 is 3 min; target 60 s"
     assert judgement.judge(running, 100.0) == (State.RUNNING, f"1 query; {said}")
     assert judgement.judge(behind, 100.0) == (State.CATCHING_UP, f"q 12,000 rows behind; {said}")
     (row,) = judgement.query_statuses(running, 100.0)
     assert (row.state, row.fresh_p50_ms, row.fresh_p99_ms) == ("running", 180_000, 180_000)
     assert (row.fresh_within_s, row.broken_promise) == (
         60.0,
-        "p99 is 3 min old, promised within 60 s",
+        "p99 is 3 min; target 60 s",
     )
 
 

@@ -46,8 +46,8 @@ def test_the_exit_code_of_run_says_how_it_ended(
 @pytest.mark.parametrize(
     ("fact", "words"),
     [
-        ({"batch": 7, "how": "clean"}, "kept: stopped clean after batch 7"),
-        ({"batch": None, "how": "clean"}, "kept: stopped clean before its first batch"),
+        ({"batch": 7, "how": "clean"}, "kept: stopped cleanly after batch 7"),
+        ({"batch": None, "how": "clean"}, "kept: stopped cleanly before its first batch"),
         ({"batch": None, "how": "cut"}, "kept: CUT in its first batch"),
         ({"batch": 7, "how": "failed"}, "kept: failed; its last good batch is 7"),
         ({"batch": 7, "how": "novel"}, "kept: ended (novel) at batch 7"),

@@ -160,7 +160,7 @@ def test_what_did_not_arrive_is_sent_again_in_its_order(
     sink.takes = 1_000_000
     going.tick(sink, NOW)
 
-    assert words == f"progress events to elsewhere wait: {DOWN}"
+    assert words == f"progress events to elsewhere are waiting: {DOWN}"
     assert sink.batches() == [0, 1, 2, 3, 4]
 
 
@@ -220,7 +220,7 @@ def test_while_it_is_down_the_oldest_are_dropped_beyond_a_bound_and_counted(
     found = exports.read(places, "x")
     assert found is not None
     assert (found.waiting, found.dropped) == (10, 15)
-    assert "10 wait, 15 were dropped" in str(found.words(NOW))
+    assert "10 waiting, 15 dropped" in str(found.words(NOW))
     sink.is_down = False
 
     Exporter("x", places).tick(sink, NOW)
@@ -279,7 +279,7 @@ def test_a_record_that_nobody_takes_is_counted_and_holds_up_nothing(
     assert sink.batches() == [0, 2]
     found = exports.read(places, "x")
     assert found is not None
-    assert found.words(NOW) == "progress events to elsewhere: 1 were dropped."
+    assert found.words(NOW) == "progress events to elsewhere: 1 dropped."
     assert caplog.messages == ["1 progress events to elsewhere were dropped"]
 
 
@@ -345,10 +345,10 @@ def test_that_some_were_dropped_is_said_for_a_day_and_counted_for_good(
     second = exports.read(places, "x")
 
     assert first is not None
-    assert first.words(NOW + DAY_S - 1) == "progress events to elsewhere: 1 were dropped."
+    assert first.words(NOW + DAY_S - 1) == "progress events to elsewhere: 1 dropped."
     assert first.words(NOW + DAY_S) is None
     assert second is not None
-    assert second.words(NOW + 2 * DAY_S - 1) == "progress events to elsewhere: 2 were dropped."
+    assert second.words(NOW + 2 * DAY_S - 1) == "progress events to elsewhere: 2 dropped."
     assert second.words(NOW + 2 * DAY_S) is None
     shown = second.to_status_json()
     assert (shown["dropped"], shown["dropped_at"]) == (2, NOW + DAY_S)
@@ -363,7 +363,7 @@ def test_what_is_wrong_is_said_however_long_it_lasts(places: StatePaths, sink: E
     found = exports.read(places, "x")
 
     assert found is not None
-    assert found.words(NOW + 9 * DAY_S) == f"progress events to elsewhere: 1 wait. {DOWN}"
+    assert found.words(NOW + 9 * DAY_S) == f"progress events to elsewhere: 1 waiting. {DOWN}"
 
 
 def test_while_settings_are_wrong_the_sink_of_before_is_used_and_it_is_said(
@@ -381,7 +381,7 @@ def test_while_settings_are_wrong_the_sink_of_before_is_used_and_it_is_said(
 
     assert sink.batches() == [0]
     assert found is not None
-    assert found.words(NOW) == "progress events to elsewhere: none waits. no field 'server'."
+    assert found.words(NOW) == "progress events to elsewhere: none waiting. no field 'server'."
     assert later is not None
     assert later.problem is None
 
@@ -398,7 +398,7 @@ def test_without_any_sink_events_wait_until_there_is_one(
     going.tick(sink, NOW)
 
     assert found is not None
-    assert found.words(NOW) == "progress events to [metrics.x]: 2 wait. no field 'server'."
+    assert found.words(NOW) == "progress events to [metrics.x]: 2 waiting. no field 'server'."
     assert sink.batches() == [0, 1]
 
 

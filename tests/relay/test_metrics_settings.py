@@ -44,7 +44,7 @@ def test_a_field_that_was_never_right_is_said_too(tmp_path: Path) -> None:
 
     (said,) = KafkaMetrics().tick(work)
 
-    assert str(told(work).words(0.0)).endswith(f"to [metrics.kafka]: none waits. {said}")
+    assert str(told(work).words(0.0)).endswith(f"to [metrics.kafka]: none waiting. {said}")
 
 
 def test_what_is_not_asked_for_leaves_nothing(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_promise_is_held_against_the_files(run: Run) -> None:
     words = judgement.broken_promise(view, running, time.time())
 
     assert words is not None
-    assert words.endswith("min old, promised within 60 s")
+    assert words.endswith("min; target 60 s")
 
 
 def test_what_is_read_back_has_the_age_of_what_came_before(run: Run) -> None:

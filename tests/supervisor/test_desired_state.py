@@ -55,7 +55,7 @@ def test_the_same_version_again_changes_nothing_while_it_runs() -> None:
     wanted, text = apply_request(deployed("v2"), KnownPipeline(RUNS, True))
 
     assert wanted is RUNS
-    assert text == "orders already runs version v2"
+    assert text == "orders is already running version v2"
 
 
 def test_the_same_version_again_starts_what_does_not_run() -> None:

@@ -316,7 +316,7 @@ def test_a_new_version_takes_the_place_of_the_running_one(project: Project) -> N
     ended = project.outcome(project.runs("orders")[0].run)
     assert ended is not None
     assert ended.ending == "drained"
-    assert project.deploy("orders", "v2").text == "orders already runs version v2"
+    assert project.deploy("orders", "v2").text == "orders is already running version v2"
     assert project.ask(Action.ROLLBACK, "orders").text == "orders rolls back from v2 to v1"
     project.one_driver("orders", beside=second)
     assert project.runs("orders")[-1].version == "v1"
@@ -340,7 +340,7 @@ def test_a_second_supervisor_refuses_and_names_the_first(project: Project) -> No
 
     assert second.wait(10) == 3
     said = (project.path / "supervisor.out").read_text()
-    assert f"A supervisor already runs for this project: process {first.pid}" in said
+    assert f"A supervisor is already running for this project: process {first.pid}" in said
     assert first.poll() is None
 
 

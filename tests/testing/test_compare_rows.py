@@ -48,6 +48,8 @@ def test_a_counter_counts_as_its_rows() -> None:
 def test_the_text_counts_the_rows_and_names_some() -> None:
     found = oracle.compare(["a", "b"], ["b", "b", "c"])
 
-    assert str(found) == ("1 lost, 1 doubled, 1 unexpected; lost: a; doubled: b; unexpected: c")
+    assert str(found) == (
+        "1 lost, 1 duplicated, 1 unexpected; lost: a; duplicated: b; unexpected: c"
+    )
     assert str(oracle.compare([], [])) == "no difference"
-    assert found.examples(2) == ("lost: a", "doubled: b")
+    assert found.examples(2) == ("lost: a", "duplicated: b")

@@ -43,7 +43,7 @@ def test_without_a_problem_it_is_healthy() -> None:
         ([row("a")], ["critical", "warning"], "bad",
          "2 open alerts (1 critical); a runs and keeps up."),
         ([row("a")], ["info"], "busy", "1 open alert; a runs and keeps up."),
-        ([row("a", promise="late")], [], "busy", "1 broken promise; a runs and keeps up."),
+        ([row("a", promise="late")], [], "busy", "1 missed freshness target; a runs and keeps up."),
         ([row("a", "catching-up"), row("b")], [], "busy", "a is catching up."),
         ([row("a", "needs-attention"), row("b")], ["error"], "bad",
          "1 of 2 needs attention: a; 1 open alert (error)."),
@@ -54,7 +54,7 @@ def test_without_a_problem_it_is_healthy() -> None:
         ([], [], "off", "Nothing is deployed."),
     ],
 )  # fmt: skip
-def test_an_alert_or_a_broken_promise_is_never_healthy(
+def test_an_alert_or_a_missed_target_is_never_healthy(
     rows: Any, alerts: list[str], level: str, text: str
 ) -> None:
     found = headline(rows, alerts)

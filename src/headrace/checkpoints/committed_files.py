@@ -81,7 +81,7 @@ def _retry(log: Path, read: Callable[[], T]) -> T:
     try:
         return read()
     except FileNotFoundError as exc:
-        raise _damaged_file(Path(exc.filename or log), "it was deleted while it was read") from exc
+        raise _damaged_file(Path(exc.filename or log), "it was deleted while being read") from exc
 
 
 def _last_batch(log: Path) -> int | None:

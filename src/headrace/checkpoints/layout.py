@@ -152,7 +152,7 @@ def _read_log(folder: Path, fault_of: Callable[[str], str | None]) -> _Log:
         if not re.fullmatch(r"[0-9]+", file.name):
             continue  # .crc, .tmp and other names, which Spark ignores too
         if str(int(file.name)) != file.name:
-            what = f"Spark would take {file} for a batch, but batches have no leading zeros."
+            what = f"Spark would read {file} as a batch, but batch numbers have no leading zeros."
             problems.append(Problem("checkpoint-stray-file", what, f"mv {file} {folder.parent}/"))
             continue
         numbers.append(int(file.name))
@@ -226,7 +226,7 @@ def _order_problems(
     if not commits:
         # An unfinished first batch is normal; a later one without any commit is not.
         if offsets and offsets[-1] > 0:
-            what = f"{path} planned batch {offsets[-1]}, but commits/ has no batch."
+            what = f"{path}: batch {offsets[-1]} is planned, but commits/ has no batch."
             yield Problem("checkpoint-commits-missing", what, RESTORE)
         return
     last = commits[-1]

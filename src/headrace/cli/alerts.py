@@ -24,7 +24,7 @@ def alerts() -> None:
 
 @alerts.command("list")
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--all", "all_", is_flag=True, help="Also resolved alerts.")
+@click.option("--all", "all_", is_flag=True, help="Also show resolved alerts.")
 @pass_options_and_json
 def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
     """List open alerts, newest first.

@@ -100,9 +100,9 @@ def restart(options: Options, name: str) -> None:
 def rollback(options: Options, name: str, version: str | None, yes: bool) -> None:
     """Go back to an earlier version.
 
-    The default is the previous version; of VERSION, the first characters are enough.
+    The default is the previous version. VERSION may be abbreviated to its first characters.
 
-    Shows what will change and asks. Checkpoints are not touched.
+    Shows what will change and asks for confirmation. Checkpoints are not touched.
     """
     work = options.open()
     plan = control.plan_rollback(work, name, version)

@@ -265,7 +265,7 @@ def _report(
     latencies = transport.latencies()
     for line in (*terminal_view.summary(found), *terminal_view.latencies(latencies)):
         say(line, colour="green" if found.is_right else "red")
-    say(f"the project stays in {options.folder}; {options.command} resumes it")
+    say(f"the project is kept in {options.folder}; {options.command} resumes it")
     if options.json:
         print_line(watcher.to_json(found, latencies))
     return 0 if found.is_right and run_end.stop_code(ended.exit) == 0 else 1

@@ -50,7 +50,7 @@ def up(ctx: click.Context, names: tuple[str, ...], foreground: bool) -> None:
     """Deploy pipelines and keep them running.
 
     Deploys the working folder: the named pipelines, or all of the project. Starts the supervisor
-    if none runs. Drains an edited pipeline that runs, and starts its new version.
+    if none is running. Drains running pipelines whose version changes and starts the new version.
     `headrace up script.py -- ARGS` keeps a script running.
 
     --foreground is for systemd and containers. Without names it starts what was deployed and
@@ -100,7 +100,7 @@ def _up_in_foreground(work: Workspace, names: Sequence[str], args: tuple[str, ..
     running = supervisor_lookup.running(work.places)
     if running is not None:
         raise ControlError(
-            f"A supervisor already runs for {work.project}: process {running.pid}.",
+            f"A supervisor is already running for {work.project}: process {running.pid}.",
             why="A project has one supervisor; it holds a lock.",
             where=str(work.places.supervisor_lock),
             fix="headrace down, then run this command again",
@@ -181,10 +181,10 @@ def _down(work: Workspace, timeout_s: float) -> int:
     live = _live_runs(work)
     if supervisor_lookup.running(work.places) is None:
         if not live:
-            click.echo(f"Nothing to do: no supervisor and no driver runs for {work.project}.")
+            click.echo(f"Nothing to do: no supervisor or driver is running for {work.project}.")
             return 0
         names = ", ".join(run.spec.pipeline for run in live)
-        click.echo(f"No supervisor runs, but drivers do: {names}. Draining them.")
+        click.echo(f"No supervisor is running, but these drivers are: {names}. Draining them.")
     with ensure_supervisor(work, only=None):
         return _drain_all(work, live, timeout_s)
 

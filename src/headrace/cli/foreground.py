@@ -214,7 +214,7 @@ class _ForegroundRun:
             self.was_waiting = self._exit(follower) is not None
             text = f"draining: waiting for the running batches, up to {limits.timeout_s:g} s; "
             text += "Ctrl-C again cuts"
-            say("stopping: nothing runs now" if self.was_waiting else text, colour="yellow")
+            say("stopping: nothing is running" if self.was_waiting else text, colour="yellow")
             self._ask(Action.STOP)
             self.stop_by = time.monotonic() + limits.timeout_s + 2 * limits.kill_s + 30
         else:

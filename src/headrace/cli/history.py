@@ -11,7 +11,7 @@ from headrace.project import history
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.option("-n", "count", default=1, show_default=True, help="How many of each query.")
+@click.option("-n", "count", default=1, show_default=True, help="Number of batches per query.")
 @pass_options_and_json
 def progress(options: Options, name: str, count: int, json_: bool) -> None:
     """Show the progress of each query, as Spark reports it."""
@@ -24,9 +24,9 @@ def progress(options: Options, name: str, count: int, json_: bool) -> None:
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.option("-f", "--follow", is_flag=True, help="Print new lines, also of new runs.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines, including those of new runs.")
 @click.option("-n", "lines", default=100, show_default=True, help="How many lines.")
-@click.option("--run", "run_", metavar="RUN", help="Of this run; the default is the newest.")
+@click.option("--run", "run_", metavar="RUN", help="Show this run; the default is the newest.")
 @pass_options_and_json
 def logs(
     options: Options, name: str, follow: bool, lines: int, run_: str | None, json_: bool
@@ -40,7 +40,7 @@ def logs(
 @click.argument("name", metavar="NAME")
 @click.option("-f", "--follow", is_flag=True, help="Print new events.")
 @click.option("-n", "count", default=50, show_default=True, help="How many events.")
-@click.option("--all", "all_", is_flag=True, help="Also progress, idle and heartbeat events.")
+@click.option("--all", "all_", is_flag=True, help="Also show progress, idle and heartbeat events.")
 @pass_options_and_json
 def events(options: Options, name: str, follow: bool, count: int, all_: bool, json_: bool) -> None:
     """Show what happened: starts, ends, failures.

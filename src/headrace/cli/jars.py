@@ -86,7 +86,7 @@ def fetch_bundle(bundle: Bundle) -> list[Path]:
     target = bundles.folder(bundle)
     if shutil.which(MAVEN) is None:
         raise SetupError(
-            "Maven is needed to fetch jars, and was not found.",
+            "Maven is required to fetch jars, but was not found.",
             why=f"There is no program {MAVEN} on PATH.",
             fix="install it (Debian: apt-get install maven), or put these jars into "
             f"{target} yourself: {bundles.coordinate(bundle) or bundle.what}",

@@ -72,7 +72,9 @@ def link(work: Workspace, role: str) -> str:
 
 def program_key(work: Workspace, name: str, role: str) -> str:
     if not name.isprintable() or not 0 < len(name) <= 100:
-        raise ConfigError("A program's name has 1 to 100 printable characters.", slug="bad-value")
+        raise ConfigError(
+            "A program's name must have 1 to 100 printable characters.", slug="bad-value"
+        )
     lock.prepare_state(work.places)
     return api_keys.make(
         work.places, KeyKind.PROGRAM, f"program {name}", Role(role), time.time(), None

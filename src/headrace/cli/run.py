@@ -58,7 +58,7 @@ def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> No
     type=click.IntRange(10, 100_000),
     default=DEMO_RATE,
     show_default=True,
-    help="Log lines a second.",
+    help="Log lines per second.",
 )
 @click.option(
     "--kafka",
@@ -77,7 +77,7 @@ def demo(
     """See a streaming application at work, on files or on Kafka.
 
     Writes a project that you can keep, generates logs, runs the pipeline and shows six results
-    live. At the end it counts lost and doubled rows; the exit code is 0 if both counts are 0.
+    live. At the end it counts lost and duplicated rows; the exit code is 0 if both counts are 0.
     """
     with Interrupts() as interrupts:
         from headrace.cli import demo_session

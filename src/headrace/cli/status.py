@@ -115,9 +115,9 @@ def _timeout_error(
 def lag(options: Options, name: str | None, partitions: bool, json_: bool) -> None:
     """Show how far queries are behind in Kafka.
 
-    Also for queries that do not run. Shows records and seconds behind, the time to catch up at the
-    current rate, and the time until the broker deletes unread records. Updated every 5 seconds
-    while the supervisor runs.
+    Shows records and seconds behind, the time to catch up at the current rate, and the time until
+    the broker deletes unread records, also for queries that are not running. Updated every 5
+    seconds while the supervisor is running.
     """
     work = options.open()
     wanted = resolve_pipeline(work, name) if name else None

@@ -69,7 +69,7 @@ def print_words(answer: Explanation, gone: Sequence[str] = ()) -> None:
     for query in status.queries:
         if query.broken_promise:
             broken = f"{query.name}: {query.broken_promise}"
-            click.echo(click.style("broken promise: ", bold=True, fg="red") + broken)
+            click.echo(click.style("missed freshness target: ", bold=True, fg="red") + broken)
     for found in status.all_findings():
         print_finding(found)
     click.echo(click.style("next: ", bold=True) + answer.next)

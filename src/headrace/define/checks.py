@@ -260,8 +260,8 @@ def unbounded_state(node: GraphNode, why: str) -> DefinitionError:
 def not_yet_real_time(node: GraphNode, lacks: str) -> DefinitionError:
     """A warning: it runs, but slower than intended."""
     return DefinitionError(
-        f"{node.name!r} runs with its otherwise trigger, not in real time: there is no {lacks}.",
-        why="Otherwise its rows would wait for the end of a batch.",
+        f"{node.name!r} uses its trigger otherwise=, not real time: there is no {lacks}.",
+        why="In real time, its rows would wait for the end of a batch.",
         where=node.place,
         fix='[alerts]\n  servers = "HOST:PORT"',
         slug="not-yet-real-time",

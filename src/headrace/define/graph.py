@@ -365,7 +365,7 @@ def _no_streams(pipeline: str, collector: Collector) -> DefinitionError:
         f"The pipeline {pipeline!r} has no stream.",
         why=f"It defines only {had}." if had else "It defines nothing.",
         where=str(collector.declared[-1].place) if collector.declared else None,
-        fix="Add @hr.stream(to=…) to the function whose result should be kept up to date.",
+        fix="Add @hr.stream(to=…) to the function whose result should be written.",
         slug="no-streams",
     )
 

@@ -1,4 +1,4 @@
-"""Counts lost and doubled rows: compares every output of the demo with its input. Pure.
+"""Counts lost and duplicated rows: compares every output of the demo with its input. Pure.
 
 Both sides are read by plain Python (`expected`, `outputs`): an error in Spark cannot hide itself.
 """

@@ -80,7 +80,7 @@ def alone(places: DemoPaths) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             raise ControlError(
-                f"A demo already runs in {places.folder}.",
+                f"A demo is already running in {places.folder}.",
                 why="Two generators would write the same files.",
                 where=str(places.lock),
                 fix="end that one with Ctrl-C, or choose another folder: headrace demo --dir DIR",

@@ -163,9 +163,9 @@ def next_steps(seen: ViewState) -> list[str]:
         f"Try next, in another terminal: cd {seen.folder}",
         "  headrace status                      what runs, its state, and why",
         '  headrace sql "SELECT level, count(*) FROM history GROUP BY level"',
-        f"  kill -9 {jvm or '<jvm pid>':<28} it restarts, and no row is lost or doubled",
+        f"  kill -9 {jvm or '<jvm pid>':<28} it restarts, and no row is lost or duplicated",
         "  edit pipelines/metrics.py, then headrace status",
-        "Ctrl-C ends the demo and counts lost and doubled rows.",
+        "Ctrl-C ends the demo and counts lost and duplicated rows.",
     ]
 
 
@@ -189,13 +189,13 @@ def summary(counted: Count) -> list[str]:
     if counted.repeated:
         late += f", {counted.repeated:,} heartbeats repeated (that topic is at least once)"
     lines = [
-        f"lost {counted.lost:,}, doubled {counted.doubled:,}{late}; "
+        f"lost {counted.lost:,}, duplicated {counted.doubled:,}{late}; "
         f"{counted.malformed:,} malformed lines, {counted.quarantined:,} in quarantine; "
         f"alerts opened: {counted.overloaded:,} overloaded, {counted.silent:,} silent"
     ]
     for name, output in counted.outputs.items():
         if output.lost or output.doubled:
-            lines.append(f"  {name}: lost {output.lost:,}, doubled {output.doubled:,}")
+            lines.append(f"  {name}: lost {output.lost:,}, duplicated {output.doubled:,}")
             lines += [f"    {example}" for example in output.examples]
     return lines
 

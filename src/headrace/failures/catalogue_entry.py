@@ -13,7 +13,7 @@ class FailureKind(StrEnum):
     RETRY = "retry"  # transient: retried with backoff, up to `restart.retries`
     RETRY_THEN_HUMAN = "retry-then-human"  # may be transient: `retries` attempts, then a person
     HUMAN = "human"  # a retry cannot help
-    DATA = "data"  # depends on the rows: three failures of the same batch, then a person
+    DATA = "data"  # depends on the rows: three failures in the same batch, then a person
     UNKNOWN = "unknown"  # treated like data
 
 

@@ -22,7 +22,8 @@ to do. The kind decides what happens next:
 | retry | restarts after 1 s, then with growing delays of up to 60 s, without limit |
 | retry-then-human | restarts as often as the table says; then the pipeline needs attention |
 | human | does not restart, because that cannot help: the pipeline needs attention |
-| data | restarts; after three failures of the same batch the pipeline needs attention |
+| data | restarts; after three identical failures in the same batch without a commit in between, \
+the pipeline needs attention |
 | unknown | same as data |
 
 `restart.retries` limits all of these: once it is used up, the pipeline needs attention. Then fix

@@ -114,7 +114,7 @@ def judge(subject: Subject, now: float) -> tuple[State, str]:
         return State.WAITING, f"{words}, because {subject.because}" if subject.because else words
     if subject.aside is not None:
         return State.STOPPED, subject.aside
-    return State.STARTING, "is about to start"
+    return State.STARTING, "about to start"
 
 
 def unknown_intent(desired: Desired, is_kept: bool = True) -> str | None:
@@ -160,11 +160,11 @@ def _judge_live(view: RunView, subject: Subject, now: float) -> tuple[State, str
 
 def _starting(view: RunView) -> str:
     if view.pid is None:
-        return "the driver starts"
+        return "the driver is starting"
     if not view.is_defined and not view.queries:
-        return "Spark starts"
+        return "Spark is starting"
     waiting = [query.name for query in view.queries.values() if not query.is_under_way]
-    return f"first batch of {', '.join(waiting)}" if waiting else "queries start"
+    return f"first batch of {', '.join(waiting)}" if waiting else "queries are starting"
 
 
 def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
@@ -209,7 +209,9 @@ def _to_go(query: QueryView) -> str:
         gain = query.processing_rate - query.input_rate
     if gain is None or not query.lag_rows:
         return ""
-    return f", {span(query.lag_rows / gain)} to go" if gain > 0 else ", not getting closer"
+    if gain <= 0:
+        return ", and the backlog is not shrinking"
+    return f", {span(query.lag_rows / gain)} until caught up"
 
 
 def freshness(
@@ -251,13 +253,13 @@ def broken_promise(view: RunView, query: QueryView, now: float) -> str | None:
     promised = query.fresh_within_s
     if promised is None or query.stopped is not None or query.terminated_at is not None:
         return None
-    within = f"promised within {span(promised)}"
+    target = f"target {span(promised)}"
     waits_s = now - (now if query.clear_at is None else query.clear_at)
     if query.data_available and query.trigger_active and waits_s > promised:
-        return f"no answer for {span(waits_s)} while data waits, {within}"
+        return f"no result for {span(waits_s)} while data is waiting; {target}"
     _, p99 = freshness(view, query)
     if p99 is not None and p99 > promised * 1000:
-        return f"p99 is {span(p99 / 1000)} old, {within}"
+        return f"p99 is {span(p99 / 1000)}; {target}"
     return None
 
 
@@ -322,8 +324,8 @@ def cause(exit_: Exit) -> str:
     return {
         Ending.VANISHED: "the driver vanished (killed, or the machine went down)",
         Ending.STALLED: "the driver hung and was killed",
-        Ending.DRAINED: "the driver was asked to stop by another program",
-        Ending.CUT: "the driver was stopped by another program in the middle of a batch",
+        Ending.DRAINED: "another program asked the driver to stop",
+        Ending.CUT: "another program stopped the driver in the middle of a batch",
         Ending.FENCED: "a newer run owns its checkpoint",
     }.get(Ending(exit_.ending), f"the driver ended with code {exit_.code}")
 

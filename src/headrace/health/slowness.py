@@ -43,7 +43,7 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
     seen = [batch for _, batch in timed]
     mean_ms = fmean(batch.batch_ms or 0.0 for batch in seen)
     if share < BUSY:
-        works = f"it works {share:.0%} of the time, {mean_ms:,.0f} ms a batch"
+        works = f"the query is busy {share:.0%} of the time; a batch takes {mean_ms:,.0f} ms"
         return SlowVerdict("not-slow", f"Not slow: {works}.")
     parts = _parts(seen)
     found = (
@@ -56,9 +56,10 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
         return max(known, key=lambda verdict: verdict.gain or 0.0)
     return SlowVerdict(
         "work",
-        f"It works all the time: {parts[WORK]:.0%} of {mean_ms:,.0f} ms a batch is the query "
-        "itself.",
-        "Give it more cores, or let it do less: filter before joins, aggregate fewer keys.",
+        f"The query is always busy: {parts[WORK]:.0%} of a batch ({mean_ms:,.0f} ms) is query "
+        "processing.",
+        "Use more cores, or reduce the work of the query: filter before joins, aggregate fewer "
+        "keys.",
     )
 
 
@@ -85,8 +86,8 @@ def _tiny(
         return None
     return SlowVerdict(
         "tiny-batches",
-        f"Tiny batches: {rows:,.0f} rows each, and {fixed:.0%} of {mean_ms:,.0f} ms is what every "
-        "batch costs before and after its rows.",
+        f"Tiny batches: {rows:,.0f} rows each, and {fixed:.0%} of {mean_ms:,.0f} ms is the "
+        "fixed cost of a batch.",
         'Trigger half as often (every="…"): twice the rows for the same fixed cost.',
         gain=fixed / 2,
     )
@@ -103,10 +104,10 @@ def _state_commit(seen: Sequence[Progress], mean_ms: float) -> SlowVerdict | Non
     partitions = max(operator.partitions for operator in operators)
     return SlowVerdict(
         "state-commit",
-        f"State: {share:.0%} of {mean_ms:,.0f} ms a batch is committing state ({rows:,} rows in "
-        f"{partitions} partitions).",
-        "Fewer state partitions (spark.sql.shuffle.partitions, with a new checkpoint and, for a "
-        "file sink, a new folder), less state (a shorter watermark), or a longer trigger.",
+        f"State: {share:.0%} of a batch ({mean_ms:,.0f} ms) is spent on committing state "
+        f"({rows:,} rows in {partitions} partitions).",
+        "Use fewer state partitions (spark.sql.shuffle.partitions, with a new checkpoint and, for "
+        "a file sink, a new folder), less state (a shorter watermark), or a longer trigger.",
         gain=share / 2,
     )
 
@@ -121,7 +122,7 @@ def _few_partitions(
     return SlowVerdict(
         "few-partitions",
         f"Too few partitions: its input has {partitions}, so {cores - partitions} of {cores} cores "
-        "wait.",
+        "are idle.",
         f"Give the topic {cores} partitions, or repartition({cores}) before the costly part.",
         gain=parts[WORK] * (1 - partitions / cores),
     )
@@ -136,13 +137,13 @@ _ABOUT: Mapping[str, tuple[str, str]] = {
         LOOKING,
         (
             "looking for new input",
-            "Many old files in the source's folder? Move them away (cleanSource), or use a "
-            "source that reports new data, such as Kafka.",
+            "If the folder has many old files, move them away (cleanSource), or use a source that "
+            "reports new data, such as Kafka.",
         ),
     ),
     Phase.QUERY_PLANNING: (
         "planning",
-        "Fewer columns and joins in one query, or a longer trigger.",
+        "Use fewer columns and joins in one query, or a longer trigger.",
     ),
 }
 
@@ -152,5 +153,5 @@ def _dominant_part(parts: Mapping[str, float], mean_ms: float) -> SlowVerdict | 
     if name not in _ABOUT or parts[name] < DOMINANT:
         return None
     doing, fix = _ABOUT[name]
-    words = f"{parts[name]:.0%} of {mean_ms:,.0f} ms a batch is {doing} ({name})."
+    words = f"{parts[name]:.0%} of a batch ({mean_ms:,.0f} ms) is spent on {doing} ({name})."
     return SlowVerdict("phase", words, fix, gain=parts[name])

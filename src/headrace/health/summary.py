@@ -29,7 +29,7 @@ SEVERITY: Mapping[str, int] = {
 
 
 def severity(status: PipelineStatus) -> int:
-    """A broken promise is as bad as being behind: an answer is late."""
+    """A missed freshness target is as bad as being behind: a result is late."""
     level = SEVERITY.get(status.state, 5)
     is_broken = any(query.broken_promise for query in status.queries)
     return max(level, 2) if is_broken and level >= 0 else level
@@ -50,7 +50,7 @@ def pace(status: PipelineStatus, input_rate: float) -> str:
     if broken:
         return "; ".join(broken)
     return (
-        f"keeping up with {input_rate:,.0f} rows/s" if input_rate else "keeping up; nothing waits"
+        f"keeping up with {input_rate:,.0f} rows/s" if input_rate else "keeping up; no data waiting"
     )
 
 

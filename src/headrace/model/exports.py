@@ -32,10 +32,10 @@ class Export(Jsonable):
         if not is_news and not self.problem:
             return None
         counts = [
-            f"{self.waiting:,} wait" if self.waiting else "",
-            f"{self.dropped:,} were dropped" if self.dropped else "",
+            f"{self.waiting:,} waiting" if self.waiting else "",
+            f"{self.dropped:,} dropped" if self.dropped else "",
         ]
-        text = ", ".join(count for count in counts if count) or "none waits"
+        text = ", ".join(count for count in counts if count) or "none waiting"
         return f"progress events to {self.to}: {text}. {self.problem or ''}".rstrip()
 
     def to_status_json(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Gap(Jsonable):
             # Spark continues at the end: a position in the old topic means nothing in the new one.
             return (
                 f"{at} was recreated: position {self.first:,}, but it ends at {self.high:,}; "
-                f"its current records are left out too: {self.high - self.low:,}"
+                f"its current records are skipped too: {self.high - self.low:,}"
             )
         return f"{at}: {self.low - self.first:,} records, from {self.first:,} to {self.low - 1:,}"
 

@@ -11,7 +11,7 @@ class RestartLimits:
     delay_s_min: float = 1.0
     delay_s_max: float = 60.0
     jitter: float = 0.1  # share of the delay, either way
-    healthy_after_s: float = 60.0  # a run that lived this long and made progress resets the delay
+    healthy_after_s: float = 60.0  # a run that lives this long and has worked resets the delay
     same_failure_max: int = 3  # same batch, same fingerprint, no new commit: a person is needed
 
 

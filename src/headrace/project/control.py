@@ -51,7 +51,7 @@ def ask(work: Workspace, asked: Request, timeout_s: float = ANSWER_S) -> Reply:
     if got is None:
         raise ControlError(
             f"The supervisor did not answer within {timeout_s:.0f} s.",
-            why=f"It was asked to {asked.what} {asked.pipeline}; it still handles the request when "
+            why=f"It was asked to {asked.what} {asked.pipeline}; it will handle the request when "
             "it can.",
             where=str(work.places.supervisor_log),
             fix="see that log; headrace down and headrace up start a new supervisor",
@@ -65,7 +65,7 @@ def ask(work: Workspace, asked: Request, timeout_s: float = ANSWER_S) -> Reply:
 def require_supervisor(work: Workspace) -> None:
     if supervisor_lookup.running(work.places) is None:
         raise ControlError(
-            f"No supervisor runs for {work.project}.",
+            f"No supervisor is running for {work.project}.",
             why="start, stop, restart and rollback need a running supervisor.",
             fix="headrace up",
             slug="no-supervisor",

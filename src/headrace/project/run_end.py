@@ -11,7 +11,7 @@ from typing import Any
 from headrace.model.runs import Ending, Exit
 
 _HOW = {
-    "clean": "stopped clean after batch {batch}",
+    "clean": "stopped cleanly after batch {batch}",
     "ended": "finished with batch {batch}",
     "cut": "CUT after batch {batch}; the next start repeats the batch that was running",
     "failed": "failed; its last good batch is {batch}",
@@ -78,7 +78,7 @@ def _ending(ended: Exit) -> Ending | None:
 def _query(fact: Mapping[str, Any]) -> str:
     how, batch = str(fact.get("how")), fact.get("batch")
     if batch is None and how in ("clean", "ended"):
-        return "stopped clean before its first batch"
+        return "stopped cleanly before its first batch"
     if batch is None and how == "cut":
         return "CUT in its first batch; the next start repeats it"
     if batch is None and how == "failed":

@@ -28,7 +28,7 @@ from headrace.state import lag as state_lag
 from headrace.state.event_file import EventFile, last_events
 from headrace.store import db, pipelines
 
-NOBODY = "The supervisor is not running: nothing is watched or restarted. fix: headrace up"
+NOBODY = "The supervisor is not running: nothing is watched or restarted. Fix: headrace up"
 FIRST_BYTES = 1 << 20
 LINES_MAX = 5_000  # of an events file's end: enough for the newest facts of every query
 _STARTS = frozenset({EventKind.RUN_STARTED, EventKind.DEFINED, EventKind.QUERY_STARTED})

@@ -81,11 +81,11 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
     """What happens without a person's action."""
     name = status.name
     if not is_watched and status.state not in (State.STOPPED, State.FINISHED):
-        return "No supervisor is running: if it fails, it is not restarted. fix: headrace up"
+        return "No supervisor is running: a failed pipeline is not restarted. Fix: headrace up"
     if status.state == State.WAITING:
         at = status.next_start_at
         when = f"in {span(max(0.0, at - now))} (at {clock(at)})" if at else "soon"
-        return f"Headrace starts it again {when}; nothing needs to be done."
+        return f"Headrace starts it again {when}; no action is needed."
     begin = "start" if is_watched else "up"
     if status.state == State.DEGRADED:
         return "Nothing failed, so Headrace does not restart it. See the fix."
@@ -94,11 +94,12 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
             "Headrace keeps watching it; a missed freshness target alone is no reason to restart."
         )
     return {
-        State.STARTING: "Headrace waits for its first batch, and restarts it if none comes.",
+        State.STARTING: "Headrace waits for its first batch, and restarts the pipeline if none "
+        "arrives in time.",
         State.RUNNING: "Headrace keeps watching it.",
-        State.CATCHING_UP: "It works through its backlog. If more arrives than it "
-        "processes, Headrace reports that and the bottleneck.",
-        State.STALLED: "If it does not progress, Headrace saves a thread dump and restarts it.",
+        State.CATCHING_UP: "It is working through its backlog. If more rows arrive than it "
+        "processes, Headrace reports that and names the bottleneck.",
+        State.STALLED: "If it makes no progress, Headrace saves a thread dump and restarts it.",
         State.NEEDS_ATTENTION: f"Nothing, until you act: fix the cause, then headrace start {name}"
         f" (or headrace up {name}, if you changed its code).",
         State.STOPPING: "It ends at the next batch boundary, or is cut at its deadline.",
@@ -117,7 +118,7 @@ def fresh_words(query: QueryStatus, now: float) -> list[str]:
     if query.newest_at is not None:
         words.append(f"its newest result is {span(max(0.0, now - query.newest_at))} old")
     if query.fresh_within_s is not None:
-        words.append(f"promised within {span(query.fresh_within_s)}")
+        words.append(f"target {span(query.fresh_within_s)}")
     if query.late_rows:
         words.append(f"{query.late_rows:,} late rows were dropped")
     return words

@@ -76,7 +76,7 @@ class AlertTopics:
         self._want(work)
         states = [self._state(one) for one in (self._wanted or {}).values()]
         problems = [
-            f"alert rows wait in {one.topic}: {one.problem}" for one in states if one.problem
+            f"alert rows are waiting in {one.topic}: {one.problem}" for one in states if one.problem
         ]
         if states != self._written:
             try:

@@ -128,7 +128,7 @@ class Exporter:
         )
         self._log_dropped()
         problem = self._write_down() or problem
-        return f"progress events to {to} wait: {problem}" if problem else None
+        return f"progress events to {to} are waiting: {problem}" if problem else None
 
     def _log_dropped(self) -> None:
         """Whenever the number has doubled, and at the end."""

@@ -93,7 +93,7 @@ def _reload_workspace(work: Workspace) -> tuple[Workspace, list[str]]:
     try:
         return open_workspace(work.project, work.profile), []
     except Error as exc:
-        return work, [f"headrace.toml is not read again: {exc.what}"]
+        return work, [f"headrace.toml was not reloaded: {exc.what}"]
 
 
 def _has_supervisor_ended(timeout_s: float) -> bool:

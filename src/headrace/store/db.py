@@ -144,7 +144,7 @@ def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
     name = getattr(exc, "sqlite_errorname", None) or ""
     slug, what, fix = next(
         (words for *words, prefixes in _EXPLANATIONS if name.startswith(prefixes)),
-        ("store", "could not be used", "look at the reason; `headrace up` opens it again"),
+        ("store", "could not be used", "fix the cause; `headrace up` opens it again"),
     )
     return StoreError(
         f"{path.name} {what}.",
@@ -160,7 +160,7 @@ _EXPLANATIONS = (
     (
         "store-locked",
         f"is held by another process (waited {BUSY_S:g} s)",
-        "close other programs that write to it (an open sqlite3 shell?)",
+        "close other programs that write to it (for example an open sqlite3 shell)",
         ("SQLITE_BUSY", "SQLITE_LOCKED"),
     ),
     (
@@ -172,7 +172,7 @@ _EXPLANATIONS = (
     (
         "store-full",
         "cannot grow: the disk is full",
-        "free space on its disk; nothing else has to be done",
+        "free space on its disk; no other action is needed",
         ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"),
     ),
     (
@@ -199,7 +199,7 @@ def _open(path: Path, schema: migrations.Schema, clock: Callable[[], float]) -> 
             f"{path.name} cannot be created again.",
             why=problem,
             where=str(path),
-            fix="check the disk below the state folder",
+            fix="check the disk of the state folder",
             slug="store-broken",
         )
     if problem:
@@ -327,8 +327,8 @@ def _roll_back(conn: Store) -> None:
 def _newer(path: Path, version: int, schema: migrations.Schema) -> StoreError:
     return StoreError(
         f"{path.name} was written by a newer Headrace: schema {version},"
-        f" this one knows {len(schema.steps)}.",
-        why="open alerts would be lost by going on with an older program",
+        f" this one supports {len(schema.steps)}.",
+        why="an older Headrace would lose the open alerts",
         where=str(path),
         fix=f"install that newer Headrace again, or move {path} away to start with a new one",
         slug="store-newer",

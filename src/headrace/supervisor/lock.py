@@ -42,7 +42,7 @@ def take(places: StatePaths) -> None:
         owner = owner or supervisor_lookup.running(places)
         whose = f"process {owner.pid}" if owner else "another process"
         raise SetupError(
-            f"A supervisor already runs for this project: {whose}.",
+            f"A supervisor is already running for this project: {whose}.",
             why="Two supervisors would start every pipeline twice.",
             where=str(places.supervisor_lock),
             fix="Use the running one (headrace status), or stop it: headrace down",

@@ -39,7 +39,7 @@ def recover_keepers(
             wanted[name] = _recover_damaged(places, name, specs.get(name, []))
     for name in specs.keys() - wanted.keys():  # its file was removed, so it should end
         if _is_alive(specs[name], marked):
-            by = "nobody: it is not deployed"
+            by = "Headrace: the pipeline is not deployed"
             wanted[name] = _desired_from_run(specs[name][-1], Wanted.STOPPED, by)
     result = {}
     for name, item in sorted(wanted.items()):

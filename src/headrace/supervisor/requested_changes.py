@@ -83,7 +83,7 @@ def _deploy(request: Request, known: KnownPipeline) -> tuple[Desired, str]:
     same = replace(wanted, generation=current.generation, by=current.by, at=current.at)
     same = replace(same, request=current.request, accepted_gaps=current.accepted_gaps)
     if same == current and known.is_live:
-        return current, f"{name} already runs version {current.version}"
+        return current, f"{name} is already running version {current.version}"
     if not known.is_live:
         return wanted, f"{name}: version {request.version} is starting"
     return wanted, f"{name}: version {request.version} replaces {current.version}"

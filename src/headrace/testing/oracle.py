@@ -24,7 +24,7 @@ class Difference:
 
     def examples(self, count: int) -> tuple[str, ...]:
         """The first rows of each kind, at most `count` in all."""
-        named = {"lost": self.lost, "doubled": self.doubled, "unexpected": self.unexpected}
+        named = {"lost": self.lost, "duplicated": self.doubled, "unexpected": self.unexpected}
         found = [f"{name}: {row}" for name, rows in named.items() for row in rows]
         return tuple(found[:count])
 
@@ -32,7 +32,7 @@ class Difference:
         if self.is_empty:
             return "no difference"
         counts = (self.lost.total(), self.doubled.total(), self.unexpected.total())
-        text = "{} lost, {} doubled, {} unexpected".format(*counts)
+        text = "{} lost, {} duplicated, {} unexpected".format(*counts)
         return "; ".join([text, *self.examples(3)])
 
 

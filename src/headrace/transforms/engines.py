@@ -35,7 +35,7 @@ def choose(
     notes = build_notes.current()
     refused = _find_arrow_problem(df, schema, kept, has_options)
     if notes is not None and notes.is_real_time:
-        refused = refused or "a real-time query reads this, where Python is not supported"
+        refused = refused or "a real-time query reads it, and Python is not supported there"
     if wish == ARROW and refused:
         raise DefinitionError(
             f'hr.parse_json cannot use the engine "arrow" here: {refused}.',

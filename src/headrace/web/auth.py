@@ -140,7 +140,7 @@ class AuthMiddleware:
         if key is None:
             raise _no_login(
                 "Unknown key." if scheme else "You are not logged in.",
-                "Access needs a link that works once, or a program's key.",
+                "To log in, open a one-time link or use an API key.",
             )
         return key
 
@@ -169,7 +169,7 @@ class AuthMiddleware:
             raise ControlError(
                 "The request comes from another site's page.",
                 why="Pages of other sites may not change anything here (CSRF).",
-                fix="use the page itself, or a program's key (headrace token --program)",
+                fix="use the page itself, or an API key (headrace token --program)",
                 slug="foreign-origin",
             )
 

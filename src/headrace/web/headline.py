@@ -1,7 +1,7 @@
 """The first sentence of the page: is everything healthy, and if not, what is wrong. Pure.
 
 Invariant: the text begins with "Healthy", on green, only if every running pipeline keeps up, no
-promise is broken and no alert is open.
+freshness target is missed and no alert is open.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def headline(pipelines: Sequence[Row], alert_severities: Sequence[str]) -> dict[
     if alert_severities:
         problems.append(_open_alerts(alert_severities))
     if broken:
-        problems.append(_count(broken, "broken promise"))
+        problems.append(_count(broken, "missed freshness target"))
     problems += _state_words(running)
     level = "bad" if bad or serious else "busy" if problems else "good" if running else "off"
     text = _sentence(pipelines, running, problems)

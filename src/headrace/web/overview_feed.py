@@ -116,7 +116,7 @@ class OverviewFeed:
                 error = problems.unexpected_error(
                     "The page cannot read the project.",
                     why="An unexpected error occurred; the log has the traceback.",
-                    fix="run headrace status to see the pipelines; they run on without the page",
+                    fix="run headrace status to see the pipelines; they continue without the page",
                 )
                 await self._publish(self._error_content(error))
                 await asyncio.sleep(5 * POLL_S)

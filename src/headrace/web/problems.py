@@ -65,7 +65,7 @@ def unexpected_error_response(exc: BaseException) -> JSONResponse:
     error = unexpected_error(
         "An unexpected error occurred.",
         why=f"The log has the traceback under {number}.",
-        fix="reload the page; if the error stays, read the log",
+        fix="reload the page; if the error persists, see the log",
     )
     return JSONResponse(body_of(error), 500)
 

@@ -127,7 +127,8 @@ class BrokerClient:
                 raise explain_error(
                     self.servers,
                     confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED,
-                    f"it may {', '.join(sorted(may)).lower()} {topic}, not {missing[0].lower()} it",
+                    f"it may {', '.join(sorted(may)).lower()} {topic}, "
+                    f"but not {missing[0].lower()} it",
                     self._connector,
                 )
 

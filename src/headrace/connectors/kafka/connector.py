@@ -184,7 +184,7 @@ class Kafka(Connector):
     def sink_problem(self, columns: Mapping[str, str]) -> str | None:
         problem = find_column_problem("a record", "value", _TAKES, columns)
         if problem is None and self.topic is None and "topic" not in columns:
-            return "the sink has no topic, and the query no column topic"
+            return "the sink has no topic, and the query has no column topic"
         return problem
 
     def check_connection(self, *, as_sink: bool = False) -> str:

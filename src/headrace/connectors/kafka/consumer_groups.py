@@ -55,7 +55,7 @@ class ConsumerGroups:
             what = f"The login{user} may not change the group {group!r} on {servers}."
             fix = "Grant it READ on the group and READ on the topics, or remove [lag] mirror."
         elif code in (known.UNKNOWN_MEMBER_ID, known.NON_EMPTY_GROUP, known.ILLEGAL_GENERATION):
-            what = f"The group {group!r} on {servers} has members: it is not changed."
+            what = f"The group {group!r} on {servers} has members, so it is not changed."
             fix = "Choose a name for [lag] mirror that no consumer uses."
         if what:
             return ConnectorError(what, why=words, fix=fix, slug="kafka-mirror")

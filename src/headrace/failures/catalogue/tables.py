@@ -149,8 +149,8 @@ ENTRIES = (
         names=(r"constraint \"(?P<rule>[^\"]+)\"",),
         what="The database rejected a row of this batch[: constraint {rule}].",
         why="{message}",
-        fix="For duplicates, give the sink a `key` so that rows are updated. Shorten, cast or "
-        "filter out values that do not fit.",
+        fix="For duplicates, write with an upsert (INSERT … ON CONFLICT … DO UPDATE) in the "
+        "function that writes the batch. Shorten, cast or filter out values that do not fit.",
     ),
     CatalogueEntry(
         "database-schema-differs",

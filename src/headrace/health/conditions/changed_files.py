@@ -29,10 +29,10 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         yield Finding(
             slug="input-rewritten",
             what=f"{_format_count(changed.rewritten)} changed after being listed; rows may be "
-            "missing or read in part: "
+            "missing or incomplete: "
             f"{_format_names(changed.rewritten_files, changed.rewritten)}.",
-            cause="A program writes into the folder directly, or appends to a file that is already "
-            "there. Spark reads a file once, as it is at that moment.",
+            cause="A program writes into the folder directly, or appends to an existing file. "
+            "Spark reads each file once, with its content at that moment.",
             fix="Write each file elsewhere on the same disk and move it in when it is complete. "
             "Compare these files with the output; to read one again, copy it under a new name "
             "(rows that were read already are then read twice).",

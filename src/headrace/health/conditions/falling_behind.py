@@ -18,7 +18,7 @@ BATCHES = 6
 GROWTH = 1.5  # ratio of the newest to the first, with none shorter in between
 LAG_GROWTH = 1.05
 _LIMITS = {
-    Phase.ADD_BATCH: "the query itself",
+    Phase.ADD_BATCH: "query processing",
     Phase.LATEST_OFFSET: "looking for new input",
     Phase.GET_BATCH: "looking for new input",
     Phase.QUERY_PLANNING: "planning",
@@ -36,8 +36,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     arrives = now.arrival_rate
     if arrives is not None and now.lag is not None:
         what += (
-            f"{arrives:,.0f} rows/s arrive and it processes {now.done_rate:,.0f} rows/s; "
-            f"{now.lag:,.0f} rows wait, and the number grows."
+            f"{arrives:,.0f} rows/s arrive, but it processes only {now.done_rate:,.0f} rows/s; "
+            f"{now.lag:,.0f} rows are waiting, and the number is growing."
         )
     else:
         longest = max(query.batch_ms[-3:], default=0.0) / 1000
@@ -79,18 +79,20 @@ def _limit(series: Series, now: trend.Trend) -> tuple[str, str]:
     known = series.since(now.begin)
     if now.busy < BUSY:
         return (
-            f"It works only {now.busy:.0%} of the time: a rate limit of its source (max_rows, "
-            "max_files) or its trigger (every=) holds it back.",
+            f"The query is busy only {now.busy:.0%} of the time; a rate limit of its source "
+            "(max_rows, max_files) or its trigger (every=) limits it.",
             "Raise the limit, or trigger more often.",
         )
     spent = {name: total(known, f"ms.{name}") for name in _LIMITS}
     most = max(spent, key=lambda name: spent[name])
     share = spent[most] / max(1.0, sum(spent.values()))
-    cause = f"It works all the time: {share:.0%} of it is {_LIMITS[most]} ({most})."
+    cause = (
+        f"The query is always busy: {share:.0%} of the time is spent on {_LIMITS[most]} ({most})."
+    )
     if most is Phase.ADD_BATCH:
         return cause, (
-            "Give it more cores (spark.master) and the input more partitions, or let the query do "
-            "less: filter before joins, parse fewer fields. The page says under “Why is it slow?” "
+            "Use more cores (spark.master) and more input partitions, or reduce the work of the "
+            "query: filter before joins, parse fewer fields. The page says under “Why is it slow?” "
             "what would help most."
         )
     return cause, "The page says under “Why is it slow?” what would help most."

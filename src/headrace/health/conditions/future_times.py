@@ -45,14 +45,14 @@ def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Findi
     return Finding(
         slug="watermark-in-future",
         what=f"The watermark is at {clock(watermark)}, {span(watermark - now)} ahead of the clock: "
-        f"rows with an earlier event time are dropped since {moment(since, now)}"
+        f"rows with an earlier event time have been dropped since {moment(since, now)}"
         f"{_format_counts(query, ahead)}.",
         cause="At least one row has an event time in the future (a wrong clock, or seconds read as "
-        "milliseconds). The watermark follows the newest event time and never goes back.",
+        "milliseconds). The watermark follows the newest event time and never moves backwards.",
         fix="Filter such rows before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). The checkpoint keeps this '
-        "watermark: to recover the dropped rows, deploy the filter with a new checkpoint "
-        "(for a file sink: with a new folder) that reads the input again.",
+        "watermark: to process the dropped rows, deploy the filter with a new checkpoint "
+        "(for a file sink, also a new folder).",
         since=since,
         where=query.place,
     )
@@ -67,7 +67,7 @@ def _future_times_finding(query: QueryView, ahead: list[Bucket]) -> Finding:
         cause="A producer's clock is wrong, or seconds are read as milliseconds.",
         fix="Filter such rows before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"): the watermark follows the newest '
-        "event time, and rows behind it are dropped.",
+        "event time, and rows with an earlier time are dropped.",
         since=ahead[-1].begin,
         where=query.place,
     )

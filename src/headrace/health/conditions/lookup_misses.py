@@ -61,8 +61,8 @@ def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) 
         slug="lookup-empty",
         what=f"The lookup table {name} is empty: the join with it has dropped every row since "
         f"{moment(since, query.series.end)}.",
-        cause=f"What {name} reads had no rows when the query started (a load that failed, a wrong "
-        "path, a filter that nothing passes), or it lost them since.",
+        cause=f"The source of {name} had no rows when the query started (a failed load, a wrong "
+        "path, a filter that removes every row), or its rows were deleted later.",
         fix=f"Fill {name}, then restart the pipeline if its table is read once at the start. To "
         f"keep rows without a match, use a left join. {REPROCESS}",
         since=since,

@@ -24,8 +24,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         f"quarantine {shift.in_words(query.series.end)}.",
         cause="The producer changed the format of its records, or the schema in the pipeline does "
         "not match them.",
-        fix="`headrace quarantine list` shows the records and the reason of each. Change the "
-        "schema or the producer; nothing is lost, the quarantine keeps the records.",
+        fix="`headrace quarantine list` shows the records and the reason for each. Change the "
+        "schema or the producer. Nothing is lost: the quarantine keeps the records.",
         since=shift.since,
         where=query.place,
     )

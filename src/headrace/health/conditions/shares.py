@@ -10,8 +10,8 @@ from headrace.model.times import moment
 
 NEARLY_ALL = 0.99
 REPROCESS = (
-    "To recover the dropped rows, start a new checkpoint (for a file sink: with a new folder) that "
-    "reads the input again."
+    "To process the dropped rows, start over with a new checkpoint (for a file sink, also a new "
+    "folder)."
 )
 
 

@@ -20,9 +20,9 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         what=f"Its source has not answered since {since}: {outage.error}.",
         cause=_cause(outage.error),
         fix="Start the broker, or correct its address, the network or the firewall. The query then "
-        "continues by itself, and reads what arrived in the meantime if the topic still has it."
+        "continues from its last position and reads the records that the topic still has."
         if outage.addresses
-        else "Check that the source system is up and reachable from this machine.",
+        else "Check that the source system works and is reachable from this machine.",
         since=outage.since,
         where=", ".join(outage.addresses) or outage.source,
     )
@@ -30,11 +30,11 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
 
 def _cause(error: str) -> str:
     if "connection refused" in error:
-        return "Nothing listens at that address: the broker is down, or the port is wrong."
+        return "Nothing is listening at that address: the broker is down, or the port is wrong."
     if "no such host" in error:
-        return "The name is wrong, or the name service does not answer."
+        return "The host name is wrong, or DNS does not answer."
     if "accepts connections" in error:
-        return "The broker hangs, is overloaded, or its listener speaks another protocol (TLS)."
+        return "The broker hangs, is overloaded, or its listener uses another protocol (TLS)."
     if "no connection within" in error:
         return "The machine is down, or a firewall drops the packets."
     return "The source system is down, overloaded, or not reachable from here."

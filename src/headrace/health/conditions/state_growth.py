@@ -27,13 +27,13 @@ _WHY = {
     ),
     "symmetricHashJoin": (
         "a join of two streams",
-        "Nothing limits how long a row waits for its match.",
-        "Give both sides withWatermark, and the join condition a range of time.",
+        "The join has no limit after which a row can be removed.",
+        "Use withWatermark on both sides, and add a time range to the join condition.",
     ),
 }
 _OWN = (
     "state of your own function",
-    "The function sets no timeout or TTL, or never clears what it keeps.",
+    "The function sets no timeout or TTL, or never clears its state.",
     "Set a timeout or a TTL, or clear the state when a key is done.",
 )
 
@@ -67,7 +67,7 @@ def _operator(
         what=f"The state of {name} ({operator}) only grows: {grown:,.0f} rows more since "
         f"{moment(window[0].begin, end)}, {removed:,.0f} removed, {last:,.0f} in all.{runs_out}",
         cause=cause,
-        fix=f"{fix} A change of the grouping keys needs a new checkpoint (for a file sink: with a "
+        fix=f"{fix} A change of the grouping keys needs a new checkpoint (for a file sink, also a "
         "new folder).",
         severity=(Severity.PROBLEM if is_soon else Severity.WARNING).value,
         since=window[0].begin,

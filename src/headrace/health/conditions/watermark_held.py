@@ -30,15 +30,16 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         return
     since = min(_last_rows_at(query.series.buckets, place) for place in idle)
     names = " and ".join(_name(query.sources[place]) for place in idle)
+    has, is_ = ("has", "is") if len(idle) == 1 else ("have", "are")
     at = held[-1].last[WATERMARK]
     stays = f"stays at {clock(at)}" if at else "has not begun"
     yield Finding(
         slug="watermark-held",
-        what=f"The watermark {stays}, so results wait: nothing has come from {names} since "
-        f"{moment(since, now)}, while other inputs delivered {sum(rows):,.0f} rows.",
-        cause="The watermark of a query is that of its slowest input. An input that is idle "
-        "holds it back, and with it every window and join that waits for it.",
-        fix=f"Find out why {names} is idle. If that is normal, let the source send a record now "
+        what=f"The watermark {stays}, so results wait: {names} {has} delivered no rows "
+        f"since {moment(since, now)}, while other inputs have delivered {sum(rows):,.0f} rows.",
+        cause="The watermark of a query is that of its slowest input. An idle input "
+        "holds the watermark back, so windows and joins wait.",
+        fix=f"Find out why {names} {is_} idle. If that is normal, let the source send a record now "
         'and then, or set "spark.sql.streaming.multipleWatermarkPolicy" = "max" for this pipeline '
         "(then rows of the slower input may be dropped as late).",
         since=since,

@@ -7,7 +7,7 @@ live(async () => {
   nextAt = Date.now() + 5000;
   const seen = await api("/api/checkpoints");
   show(main, h("h1", {}, "Checkpoints"),
-    h("p", { class: "muted" }, "Where each query continues: its last committed batch, and the one that it has planned."),
+    h("p", { class: "muted" }, "The position of each query: its last committed batch and its planned batch."),
     table([
       { name: "query", get: (c) => [h("a", { href: path("pipelines", c.pipeline) }, c.pipeline), ` / ${c.query}`] },
       { name: "committed", number: true, get: (c) => (c.last_commit ?? "–") },

@@ -70,7 +70,7 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
     });
   } catch {
     throw new Problem({ slug: "unreachable", what: "The server does not respond.",
-      fix: "The supervisor restarts it; if no supervisor runs: headrace up." }, 0);
+      fix: "The supervisor restarts it; if no supervisor is running: headrace up." }, 0);
   }
   const json = await response.json().catch(() => (response.ok ? null : {}));
   if (json === null) throw new Problem({ slug: "unreadable", what: "The response of the server is not valid JSON.", fix: "Reload the page." }, response.status);
@@ -200,7 +200,7 @@ export function ago(at, now = Date.now() / 1000) {
 export const timestamp = (at) => (at ? `${new Date(at * 1000).toISOString().slice(0, 19).replace("T", " ")}Z` : "–");
 
 /** The explanation of "capacity", wherever the word appears. */
-export const CAPACITY = "Capacity: the input rate at which batches would run all the time. While it is above the input rate, the query keeps up.";
+export const CAPACITY = "Capacity: the highest input rate that the query can process. While it is above the input rate, the query keeps up.";
 export const capacity = () => h("abbr", { title: CAPACITY }, "capacity");
 
 const LEVELS = ["off", "good", "busy", "busy", "bad", "bad", "bad"];

@@ -63,7 +63,7 @@ function card(one, now) {
         one.capacity === null ? null : fact(capacity(), `${number(one.capacity)} rows/s`),
         one.queries.some((q) => q.is_lag_unknown) ? fact("lag", "unknown") : one.queries.some((q) => q.lag_rows) ? fact("lag", `${number(Math.max(...one.queries.map((q) => q.lag_rows || 0)))} rows`) : null,
         slowest ? fact("fresh", h("span", { title: `${slowest.name}: half of its rows within ${ms(slowest.fresh_p50_ms)}, 99 % within ${ms(slowest.fresh_p99_ms)}` },
-          `${ms(slowest.fresh_p50_ms)} (p99 ${ms(slowest.fresh_p99_ms)})${slowest.fresh_within_s ? `, promised ${span(slowest.fresh_within_s)}` : ""}`)) : null,
+          `${ms(slowest.fresh_p50_ms)} (p99 ${ms(slowest.fresh_p99_ms)})${slowest.fresh_within_s ? `, target ${span(slowest.fresh_within_s)}` : ""}`)) : null,
         fact("last batch", ago(lastAt, now)),
         isUp ? fact("up", span(Math.max(0, now - one.since))) : null,
         fact("restarts in 24 h", one.restarts_today),

@@ -134,9 +134,9 @@ function actions(seen) {
 
 const EFFECTS = {
   start: "Starts the deployed version.",
-  stop: "Every query stops at the end of its batch. No data is lost; a start continues from there.",
+  stop: "Every query stops at the end of its batch; the next start continues after it. No data is lost.",
   restart: "Every query stops at the end of its batch, then the pipeline starts again from its checkpoints.",
-  rollback: "Every query stops at the end of its batch, then the previous version starts. Checkpoints stay.",
+  rollback: "Every query stops at the end of its batch, then the previous version starts. Checkpoints are kept.",
 };
 
 function button(label, what, danger = false) {
