@@ -139,7 +139,7 @@ def test_every_batch_is_there_also_after_the_relay_was_killed_and_the_broker_was
     broker.stop()
     goes_on(project)
     rig.eventually("it says so", lambda: "does not answer" in str(export(project)["problem"]), 60)
-    assert "wait. " in project.headrace("status")
+    assert "waiting. " in project.headrace("status")
     os.kill(again.pid, signal.SIGKILL)
     goes_on(project)
     broker.start()
