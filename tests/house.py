@@ -27,7 +27,7 @@ GROUND = {
 }  # fmt: skip
 BELOW_DEFINE = GROUND | {"connectors", "checkpoints", "failures"}
 BELOW_EXPLORE = BELOW_DEFINE | {"transforms", "define", "store"}
-BELOW_PROJECT = BELOW_EXPLORE | {"explore", "health"}
+BELOW_PROJECT = BELOW_EXPLORE | {"explore", "health", "alerts"}
 BELOW_PROCESSES = BELOW_PROJECT | {"project"}
 MAY_IMPORT: Mapping[str, Set[str]] = {
     "errors": set(),
@@ -50,6 +50,7 @@ MAY_IMPORT: Mapping[str, Set[str]] = {
     "transforms": BELOW_DEFINE,
     "define": BELOW_DEFINE | {"transforms"},
     "explore": BELOW_EXPLORE,
+    "alerts": GROUND | {"connectors", "failures", "store"},
     "project": BELOW_PROJECT,
     "driver": BELOW_PROJECT - {"store", "health"},
     "supervisor": BELOW_PROJECT,

@@ -636,7 +636,7 @@ def test_an_example_that_fails_is_caught(tmp_path: Path) -> None:
     ("text", "wrong"),
     [
         ("fix: headrace checkpoint doctor NAME", ["checkpoint"]),
-        ("see headrace alerts show, or headrace up --now", ["show", "--now"]),
+        ("see headrace alerts forget, or headrace up --now", ["forget", "--now"]),
         ("`headrace start X --accept-gap`; headrace --profile prod status -w", []),
     ],
 )

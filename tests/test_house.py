@@ -45,6 +45,7 @@ BORDERS = {
     "headrace.driver.spark_sql.answer": "Spark may refuse a query with anything",
     "headrace.notebook.query_watch.QueryWatch.run": "py4j raises many things after the JVM ends",
     "headrace.project.query_worker.answer": "every request line gets a reply line",
+    "headrace.relay.delivery.ChannelThread._run": "a thread: no other delivers to its channel",
     "headrace.relay.alert_topic.AlertTopicReader._run": "the only reader of alert rows: it retries",
     "headrace.supervisor.loop.Supervisor._guard": "one step of a tick fails, the others go on",
     "headrace.web.auth.AuthMiddleware.__call__": "an unexpected error also gets our headers",

@@ -9,7 +9,8 @@
     ├── CheckpointError    exit 3   a checkpoint cannot be used: locked, foreign, damaged, lost
     ├── SetupError         exit 3   the machine is not ready: Java, port, disk, owner, lock
     ├── ControlError       exit 3   no supervisor is running, or it refuses
-    └── StoreError         exit 1   Headrace's own state cannot be read or written
+    ├── StoreError         exit 1   Headrace's own state cannot be read or written
+    └── NotifyError        exit 1   a channel does not accept a notice
 
 An error says what happened, why, where, and what to do; each has a stable `slug` with a heading in
 docs/reference/errors.md. Only `failures/` decides what may be retried.
@@ -119,6 +120,10 @@ class ControlError(Error):
 
 class StoreError(Error):
     slug = "store"
+
+
+class NotifyError(Error):
+    slug = "notify"
 
 
 def error_from_dict(body: Mapping[str, Any], kind: type[Error] = Error) -> Error:

@@ -1,13 +1,22 @@
-"""`alerts list`: from the store, with or without a supervisor."""
+"""`alerts`: from the store, with or without a supervisor; channels on loopback."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import signal
+import subprocess
+import sys
 import time
 
+import pytest
+
 from cli.stage import Project
+from headrace.alerts.notifiers import http
+from headrace.alerts.receiver import Received, Receiver, Reply, reply_as_service
 from headrace.model.alerts import AlertRow, OpenAlert
-from headrace.store import alerts, db
+from headrace.store import alert_changes, alerts, db, deliveries
+from headrace.store.deliveries import Delivery, DeliveryState
 
 
 def opened(project: Project) -> None:
@@ -31,11 +40,11 @@ def test_open_alerts_are_listed_newest_first(project: Project) -> None:
 
     head, row, rule = project.headrace("alerts", "list").stdout.splitlines()
 
-    assert head.split() == ["state", "severity", "title", "of", "opened", "updated", "count"]
+    assert head.split() == ["id", "state", "severity", "title", "of", "opened", "updated", "count"]
     assert " ".join(row.split()) == (
-        "open critical Cluster [7]: hot hello/kept 5 min ago 5 min ago 75"
+        "2 open critical Cluster [7]: hot hello/kept 5 min ago 5 min ago 75"
     )
-    assert rule.split()[:4] == ["open", "warning", "stuck", "other"]
+    assert rule.split()[:5] == ["1", "open", "warning", "stuck", "other"]
 
 
 def test_resolved_ones_come_with_all(project: Project) -> None:
@@ -43,7 +52,7 @@ def test_resolved_ones_come_with_all(project: Project) -> None:
 
     lines = project.headrace("alerts", "list", "--all").stdout.splitlines()
 
-    assert [line.split()[0] for line in lines] == ["state", "resolved", "open", "open"]
+    assert [line.split()[1] for line in lines] == ["state", "resolved", "open", "open"]
 
 
 def test_of_one_pipeline_or_query_as_json(project: Project) -> None:
@@ -65,3 +74,92 @@ def test_an_unknown_name_names_the_near_miss(project: Project) -> None:
 
     assert body["error"]["slug"] == "unknown-name"
     assert 'Did you mean "hello"?' in body["error"]["why"]
+
+
+def test_an_alert_is_shown_with_its_deliveries(project: Project) -> None:
+    opened(project)
+    with contextlib.closing(db.open_alerts(project.places.alerts)) as conn:
+        first = alert_changes.read(conn, "me", 1)
+        sent = Delivery("pager", "trigger", "k", DeliveryState.SENT, 0.0, 2, "202 accepted")
+        deliveries.record(conn, first, sent)
+
+    text = project.headrace("alerts", "show", "1").stdout
+    body = project.json("alerts", "show", "1")
+
+    assert "1970-01-01 00:00:00Z" in text
+    assert "202 accepted" in text
+    assert body["title"] == "stuck"
+    assert body["deliveries"] == [
+        {"channel": "pager", "kind": "trigger", "key": "k", "state": "sent", "at": 0.0,
+         "attempts": 2, "reply": "202 accepted"}
+    ]  # fmt: skip
+    assert "No channel was sent this alert." in project.headrace("alerts", "show", "2").stdout
+
+
+def test_an_unknown_alert_is_named(project: Project) -> None:
+    opened(project)
+
+    assert project.json("alerts", "show", "99", code=3)["error"]["slug"] == "unknown-alert"
+
+
+def channel(project: Project, url: str) -> None:
+    table = f'\n[notify.hook]\nkind = "webhook"\nurl = "{url}"\n'
+    with (project.folder / "headrace.toml").open("a") as file:
+        file.write(table)
+
+
+def test_a_channel_is_tried(project: Project) -> None:
+    got: list[Received] = []
+
+    def answer(received: Received) -> Reply:
+        got.append(received)
+        return reply_as_service(received)
+
+    with Receiver(answer) as receiver:
+        channel(project, receiver.url)
+        text = project.headrace("alerts", "test", "hook").stdout
+        body = project.json("alerts", "test", "hook")
+
+    assert text == "hook: trigger accepted: 200 ok\nhook: resolve accepted: 200 ok\n"
+    assert body == {"channel": "hook", "replies": {"trigger": "200 ok", "resolve": "200 ok"}}
+    kinds = [one.json()["kind"] for one in got]
+    assert kinds == ["trigger", "resolve"] * 2
+    assert got[0].json()["title"] == "Test of the channel hook"
+
+
+def test_the_reply_of_a_service_that_rejects_is_shown(project: Project) -> None:
+    with Receiver(lambda _: Reply(403, b"wrong token")) as receiver:
+        channel(project, receiver.url)
+        error = project.json("alerts", "test", "hook", code=1)["error"]
+
+    assert error["slug"] == "notify"
+    assert error["why"] == "403 Forbidden: wrong token"
+
+
+def test_an_unknown_channel_names_the_near_miss(project: Project) -> None:
+    channel(project, "http://127.0.0.1:1")
+
+    error = project.json("alerts", "test", "hok", code=2)["error"]
+
+    assert error["slug"] == "unknown-channel"
+    assert "hook" in error["fix"]
+
+
+@pytest.mark.e2e
+def test_listen_prints_what_arrives(project: Project) -> None:
+    command = [sys.executable, "-m", "headrace", "alerts", "listen", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stderr is not None
+        assert child.stdout is not None
+        url = child.stderr.readline().split()[2].rstrip(".")
+        assert (
+            http.post_json(f"{url}/x", {"event_action": "trigger", "dedup_key": "k"})[:3] == "202"
+        )
+        line = json.loads(child.stdout.readline())
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 0
+
+    assert line["path"] == "/x"
+    assert json.loads(line["body"])["dedup_key"] == "k"

@@ -12,7 +12,7 @@ import pytest
 from headrace.connectors import alert_rows
 from headrace.errors import StoreError
 from headrace.model.alerts import TopicRow
-from headrace.store import alert_topics, alerts, db, recovery, retention
+from headrace.store import alert_changes, alert_topics, alerts, db, recovery, retention
 from headrace.store.retention import RetentionLimits
 
 SHAPE = alert_rows.AlertTemplate(("c",), "Cluster {c}", "critical", None, "at")
@@ -82,7 +82,7 @@ def test_whatever_is_sent_again_changes_nothing(conn: db.Store, seed: int) -> No
     before = alerts.list_alerts(conn, "all")
 
     for _ in range(2):
-        assert alert_topics.take(conn, "t", sent[begin:], {0: 1}, 501.0) == []
+        assert alert_topics.take(conn, "t", sent[begin:], {0: 1}, 501.0) == 0
 
     assert alerts.list_alerts(conn, "all") == before
 
@@ -116,19 +116,20 @@ def test_so_many_rows_are_kept_in_mind_and_no_more(conn: db.Store) -> None:
     assert counts(conn) == {"Cluster 1": 25}, "the newest are kept"
 
 
-def test_what_changed_is_told_once_and_in_order(conn: db.Store) -> None:
+def test_changes_are_read_in_order_until_the_reader_has_passed_them(conn: db.Store) -> None:
     alert_topics.take(conn, "t", [row(1), row(1), row(2), row(1, resolved=True)], {0: 4}, 100.0)
 
-    first = alert_topics.read_changes(conn, 2)
-    assert alert_topics.read_changes(conn, 2) == first, "until it was told"
-    alert_topics.delete_changes(conn, first[-1][0])
-    rest = alert_topics.read_changes(conn, 10)
+    first = alert_changes.read(conn, "me", 2)
+    assert alert_changes.read(conn, "me", 2) == first, "it has not passed them"
+    alert_changes.advance(conn, "me", first[-1].id)
+    rest = alert_changes.read(conn, "me", 10)
 
-    told = [(one.is_opened, one.title) for *_, one in (*first, *rest)]
-    assert told == [(True, "Cluster 1"), (True, "Cluster 2"), (False, "Cluster 1")]
-    assert {(one.pipeline, one.at) for _, one in first} == {("metrics", 100.0)}
-    alert_topics.delete_changes(conn, rest[-1][0])
-    assert alert_topics.read_changes(conn, 10) == []
+    read = [(one.kind, one.title) for one in (*first, *rest)]
+    assert read == [("trigger", "Cluster 1"), ("trigger", "Cluster 2"), ("resolve", "Cluster 1")]
+    assert {(one.alert.pipeline, one.at) for one in first} == {("metrics", 100.0)}
+    alert_changes.advance(conn, "me", rest[-1].id)
+    assert alert_changes.read(conn, "me", 10) == []
+    assert len(alert_changes.read(conn, "another", 10)) == 3
 
 
 def test_a_second_relay_that_has_not_ended_yet_takes_nothing_twice(conn: db.Store) -> None:
@@ -170,5 +171,5 @@ def test_from_a_damaged_file_also_the_places_are_taken_over(tmp_path: Path) -> N
         assert recovery.salvage_alerts(path, new) == 2
 
         alert_topics.take(new, "t", [row(1, twin=b"x")], {0: 8}, 101.0)
-        assert alerts.take(new, "metrics", "hot", taken, 102.0) == []
+        assert alerts.take(new, "metrics", "hot", taken, 102.0) == 0
         assert counts(new) == {"Cluster 1": 1, "Cluster 3": 1}

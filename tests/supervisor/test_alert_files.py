@@ -278,7 +278,7 @@ def test_a_flood_of_alerts_is_told_in_a_few_words(bench: Bench) -> None:
 
     recorded = bench.recorded()
     assert len(recorded) == 21
-    assert recorded[-1] == ("alert_opened", "80 more of hot in batch 0")
+    assert recorded[-1] == ("alert_opened", "80 more")
 
 
 def test_batches_go_in_order_lives_after_each_other_and_queries_take_turns() -> None:

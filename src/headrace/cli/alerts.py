@@ -1,14 +1,18 @@
-"""`alerts list`: open and resolved alerts. Reads only; works without a supervisor."""
+"""`alerts`: list and show alerts, try a channel. Works without a supervisor."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import threading
 import time
 
 import click
 from rich.text import Text
 
 from headrace.cli import tables
-from headrace.cli.options import Options, pass_options_and_json, shared_options
+from headrace.cli.options import Options, as_json, pass_options_and_json, shared_options
+from headrace.model import times
 from headrace.model.times import span
 from headrace.project import alerts as project_alerts
 from headrace.store.alerts import StoredAlert
@@ -38,15 +42,88 @@ def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
         print_alerts(seen, is_all=all_)
 
 
+@alerts.command("show")
+@click.argument("number", type=int, metavar="ID")
+@pass_options_and_json
+def show(options: Options, number: int, json_: bool) -> None:
+    """Show one alert and what each channel was sent.
+
+    ID is the number in `alerts list`.
+    """
+    alert, sent = project_alerts.show(options.open(), number)
+    if json_:
+        body = {**alert.to_json(), "deliveries": [delivery.to_json() for delivery in sent]}
+        tables.print_json(body)
+        return
+    print_alerts([alert], is_all=True)
+    for name, value in alert.data.items():
+        click.echo(f"  {name}: {value}")
+    if not sent:
+        click.echo("No channel was sent this alert.")
+        return
+    table = tables.grid("at", "channel", "notice", "state", "attempts", "reply", wrap=["reply"])
+    for delivery in sent:
+        table.add_row(
+            times.clock(delivery.at), delivery.channel, delivery.kind, str(delivery.state),
+            str(delivery.attempts), Text(delivery.reply),
+        )  # fmt: skip
+    tables.console().print(table)
+
+
+@alerts.command("test")
+@click.argument("channel")
+@pass_options_and_json
+def test(options: Options, channel: str, json_: bool) -> None:
+    """Send a test notice to a channel, and resolve it.
+
+    Shows the reply of the service; exit code 1 if it does not accept the notice.
+    """
+    replies = project_alerts.send_test(options.open(), channel)
+    if json_:
+        tables.print_json({"channel": channel, "replies": replies})
+        return
+    for kind, reply in replies.items():
+        click.echo(f"{channel}: {kind} accepted: {reply}")
+
+
+@alerts.command("listen")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="By default a free one.")
+@as_json
+def listen(port: int, json_: bool) -> None:
+    """Receive notices on this machine, and print them.
+
+    Use the printed address as the `url` of a channel (pagerduty, slack, teams, webhook) to see what
+    it sends, without an account at that service.
+    """
+    from headrace.alerts.receiver import Received, Receiver, Reply, reply_as_service
+
+    def answer(received: Received) -> Reply:
+        reply = reply_as_service(received)
+        body = received.content.decode(errors="replace")
+        with contextlib.suppress(ValueError):
+            body = json.dumps(received.json(), indent=None if json_ else 2, ensure_ascii=False)
+        if json_:
+            click.echo(json.dumps({"path": received.path, "status": reply.status, "body": body}))
+        else:
+            click.echo(f"POST {received.path} ({reply.status})\n{body}\n")
+        return reply
+
+    with Receiver(answer, port) as receiver:
+        click.echo(f"Listening on {receiver.url}. Ctrl-C stops it.", err=json_)
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
 def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
     if not seen:
         click.echo("No alerts." if is_all else "No open alerts.")
         return
-    names = ("state", "severity", "title", "of", "opened", "updated", "count")
-    table = tables.grid(*names, right=["count"], wrap=["title", "count"])
+    names = ("id", "state", "severity", "title", "of", "opened", "updated", "count")
+    table = tables.grid(*names, right=["id", "count"], wrap=["title", "count"])
     now = time.time()
     for alert in seen:
         table.add_row(
+            str(alert.id),
             "open" if alert.resolved_at is None else "resolved",
             Text(alert.severity, style=_COLOURS.get(alert.severity, "")),
             Text(alert.title),

@@ -25,7 +25,9 @@ def flatten(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def build_from_fields(
     make: Callable[..., C], kind: str, given: Mapping[str, Any], *, title: str, where: str | None
 ) -> C:
-    allowed = inspect.signature(make).parameters
+    # `from` cannot be a name in Python: the parameter is `from_`.
+    parameters = inspect.signature(make).parameters
+    allowed = {name.rstrip("_"): field for name, field in parameters.items()}
     unknown = [key for key in given if key not in allowed]
     problems: list[Error] = [
         ConnectorError(
@@ -52,7 +54,7 @@ def build_from_fields(
     if problems and not given.keys() >= set(needed):
         raise together(problems)  # too few fields to build it
     try:
-        made = make(**{key: value for key, value in given.items() if key in allowed})
+        made = make(**{allowed[key].name: value for key, value in given.items() if key in allowed})
     except Error as exc:
         problems += [
             ConnectorError(

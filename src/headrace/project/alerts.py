@@ -1,14 +1,24 @@
-"""Alerts of a project, open or resolved."""
+"""Alerts of a project, open or resolved, and a test of its channels."""
 
 from __future__ import annotations
 
+import time
 from functools import partial
 
+from headrace.alerts import channels
+from headrace.alerts.notifiers.notifier import DeliveryError
+from headrace.errors import ConfigError, ControlError, NotifyError
+from headrace.failures.redaction import redact
+from headrace.model.notices import Notice, NoticeKind
 from headrace.project import status
 from headrace.project.workspace import Workspace, resolve_query
+from headrace.secrets import resolved_values
+from headrace.spelling import suggest
+from headrace.state.installation import home
 from headrace.store import alerts as stored
-from headrace.store import db
+from headrace.store import db, deliveries
 from headrace.store.alerts import StoredAlert
+from headrace.store.deliveries import Delivery
 
 SHOWN_MAX = 1_000
 
@@ -23,3 +33,54 @@ def find(work: Workspace, name: str | None, *, is_all: bool) -> list[StoredAlert
         query=query,
     )
     return db.read(work.places.alerts, ask) or []
+
+
+def show(work: Workspace, number: int) -> tuple[StoredAlert, list[Delivery]]:
+    """The alert and its deliveries, the newest first."""
+
+    def ask(conn: db.Store) -> tuple[StoredAlert, list[Delivery]] | None:
+        alert = stored.by_id(conn, number)
+        return None if alert is None else (alert, deliveries.of_alert(conn, number))
+
+    seen = db.read(work.places.alerts, ask)
+    if seen is None:
+        raise ControlError(
+            f"There is no alert {number}.",
+            fix="List alerts with their numbers: headrace alerts list --all",
+            slug="unknown-alert",
+        )
+    return seen
+
+
+def send_test(work: Workspace, name: str) -> dict[str, str]:
+    """Sends a test notice and resolves it. Returns the replies of the service."""
+    settings = work.settings
+    if name not in settings.notify:
+        raise ConfigError(
+            f"Unknown channel {name!r}.",
+            why=f"Channels: {', '.join(settings.notify) or 'none'}.",
+            fix=suggest(name, settings.notify, f"Add [notify.{name}] to headrace.toml."),
+            slug="unknown-channel",
+        )
+    where = settings.place("notify", name)
+    channel = channels.build_channel(name, settings.notify[name], where)
+    now = time.time()
+    replies = {}
+    for kind in (NoticeKind.TRIGGER, NoticeKind.RESOLVE):
+        notice = Notice(
+            kind, f"{home(work.places)}:test:{int(now)}", f"Test of the channel {name}", "info",
+            settings.name, "", "test", opened_at=now, at=time.time(),
+            facts={"What to do": "Nothing: a person has run `headrace alerts test`."},
+        )  # fmt: skip
+        try:
+            replies[str(kind)] = redact(channel.notifier.send(notice), resolved_values())
+        except DeliveryError as exc:
+            raise NotifyError(
+                f"{name} ({channel.kind}) does not accept the {kind} notice.",
+                why=redact(exc.text, resolved_values()),
+                where=where,
+                fix="Correct the settings of the channel."
+                if exc.is_permanent
+                else "Check that the service can be reached from this machine.",
+            ) from exc
+    return replies

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.alerts import channels
 from headrace.config import Settings
 from headrace.connectors import alert_topic, kinds
 from headrace.connectors.kafka import producer_options
@@ -41,9 +42,9 @@ def list_sinks(settings: Settings) -> list[ProjectSink]:
 def check(settings: Settings) -> None:
     """Raises all problems of the settings. Connects to nothing."""
     problems = []
-    for sink in list_sinks(settings):
+    for build in (*(sink.made for sink in list_sinks(settings)), channels.channels):
         try:
-            sink.made(settings)
+            build(settings)
         except Error as exc:
             problems.append(exc)
     if problems:

@@ -128,8 +128,8 @@ class AlertTopicReader:
     def _store_records(self, conn: db.Store, topic: str, records: list[Record]) -> None:
         places = {one.partition: one.offset + 1 for one in records}
         rows = [row for one in records if (row := self._parse(one)) is not None]
-        for change in alert_topics.take(conn, topic, rows, places, time.time()):
-            logger.info("%s: %s", "opened" if change.is_opened else "resolved", change.title)
+        if changes := alert_topics.take(conn, topic, rows, places, time.time()):
+            logger.info("%d alerts opened or resolved by rows of %s", changes, self._name)
 
     def _parse(self, one: Record) -> TopicRow | None:
         try:

@@ -1,7 +1,8 @@
 """`python -m headrace.relay.main PROJECT [--profile NAME]`: the relay.
 
-Started by the supervisor if a pipeline reads a broker. It ends when its standard input closes, so
-it never outlives the supervisor. It never affects a pipeline.
+Started by the supervisor if a channel is set, metrics are exported or a pipeline uses a broker. It
+ends when its standard input closes, so it never outlives the supervisor. It never affects a
+pipeline.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headrace import config, logs
 from headrace.errors import Error
 from headrace.project.workspace import Workspace, open_workspace
 from headrace.relay.alert_topics import AlertTopics
+from headrace.relay.channels import Channels
 from headrace.relay.consumer_groups import GroupMirror
 from headrace.relay.kafka_metrics import KafkaMetrics
 from headrace.relay.lag import LagMonitor
@@ -39,14 +41,16 @@ def main(arguments: list[str] | None = None) -> int:
     logs.configure()
     os.nice(NICE)
     monitor, topics, mirror = LagMonitor(), AlertTopics(), GroupMirror()
-    metrics, log = KafkaMetrics(), ProblemLog()
+    metrics, channels, log = KafkaMetrics(), Channels(), ProblemLog()
     try:
         work = open_workspace(given.project, given.profile)
         of_settings: list[str] = []
         while True:
+            of_channels = channels.tick(work)
             of_topics = topics.tick(work)
             of_metrics = metrics.tick(work)
-            log.report([*measure(work, monitor, mirror), *of_topics, *of_metrics, *of_settings])
+            of_lag = measure(work, monitor, mirror)
+            log.report([*of_lag, *of_topics, *of_channels, *of_metrics, *of_settings])
             if _has_supervisor_ended(MEASURE_S):
                 if not of_metrics:
                     metrics.tick(work)  # the last events of runs that have ended
@@ -56,6 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{exc}\n")
         return exc.exit_code
     finally:
+        channels.close()
         topics.close()
         monitor.close()
         metrics.close()

@@ -1,7 +1,7 @@
-"""Alert rows from a topic, in alerts.db. Written by the relay; the supervisor reports the changes.
+"""Alert rows from a topic, in alerts.db. Written by the relay.
 
-Invariants: rows, the position in the topic and the changes are written in one transaction, so that
-a crash neither repeats nor skips a row. Rows that change nothing take no space.
+Invariants: rows and the position in the topic are written in one transaction, so that a crash
+neither repeats nor skips a row. Rows that change nothing take no space.
 """
 
 from __future__ import annotations
@@ -10,24 +10,19 @@ from collections.abc import Mapping, Sequence
 
 from headrace.model.alerts import TopicRow
 from headrace.store import alerts, db
-from headrace.store.alerts import AlertChange
 
 
 def take(
     conn: db.Store, topic: str, rows: Sequence[TopicRow], places: Mapping[int, int], at: float
-) -> list[AlertChange]:
-    """`topic` is its identity, `places` the next record of each partition."""
-    changes: list[AlertChange] = []
+) -> int:
+    """`topic` is its identity, `places` the next record of each partition. Returns how many alerts
+    the rows opened and resolved."""
+    changes = 0
     with db.transaction(conn):
         known = positions(conn, topic)  # also of another relay that has not ended yet
         for one in rows:
             if one.offset >= known.get(one.partition, 0) and not _is_twin(conn, one):
                 changes += _apply(conn, one, at)
-        conn.executemany(
-            "INSERT INTO topic_changes (pipeline, is_opened, key, title, at)"
-            " VALUES (?, ?, ?, ?, ?)",
-            [(it.pipeline, it.is_opened, it.key, it.title, it.at) for it in changes],
-        )
         conn.executemany(
             "INSERT INTO topic_positions (topic, partition, next, at) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (topic, partition)"
@@ -44,13 +39,14 @@ def _is_twin(conn: db.Store, one: TopicRow) -> bool:
     return found.fetchone() is not None
 
 
-def _apply(conn: db.Store, one: TopicRow, at: float) -> list[AlertChange]:
-    """The changes. The row is remembered if it could change something when it is sent again."""
+def _apply(conn: db.Store, one: TopicRow, at: float) -> int:
+    """The number of changes. A row that could change something when it is sent again is
+    remembered."""
     key = alerts.key_of(one.pipeline, one.query, one.row)
     if one.twin is None:
         return alerts.apply_row(conn, one.pipeline, one.query, one.row, at)
     if one.row.resolved and alerts.is_opened_after(conn, key, one.row.at):
-        return []  # a row that is sent again resolves nothing newer
+        return 0  # a row that is sent again resolves nothing newer
     found = alerts.apply_row(conn, one.pipeline, one.query, one.row, at)
     is_quiet = one.row.resolved and not found
     if is_quiet:
@@ -78,18 +74,3 @@ def reset_positions(conn: db.Store, topic: str, places: Mapping[int, int]) -> No
             "UPDATE topic_positions SET next = ? WHERE topic = ? AND partition = ?",
             [(next_, topic, partition) for partition, next_ in places.items()],
         )
-
-
-def read_changes(conn: db.Store, most: int) -> list[tuple[int, AlertChange]]:
-    """Unreported changes with their numbers, the oldest first."""
-    sql = "SELECT id, pipeline, is_opened, key, title, at FROM topic_changes ORDER BY id LIMIT ?"
-    return [
-        (number, AlertChange(pipeline, bool(is_opened), key, title, at))
-        for number, pipeline, is_opened, key, title, at in db.rows(conn, sql, (most,))
-    ]
-
-
-def delete_changes(conn: db.Store, upto: int) -> None:
-    """Changes up to this number are reported."""
-    with db.transaction(conn):
-        conn.execute("DELETE FROM topic_changes WHERE id <= ?", (upto,))

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from headrace.model.alerts import RULE_OF_ROWS, AlertRow, OpenAlert
+from headrace.model.notices import NoticeKind
 from headrace.store import db, json_text
 
 LIMIT_MAX = 10_000
@@ -49,17 +50,6 @@ class StoredAlert:
         return {**body, "count": self.count}
 
 
-@dataclass(frozen=True, slots=True)
-class AlertChange:
-    """An alert that was opened or resolved, and when that was stored."""
-
-    pipeline: str
-    is_opened: bool  # else it was resolved
-    key: str
-    title: str
-    at: float
-
-
 def open_once(conn: db.Store, alert: OpenAlert, at: float) -> bool:
     """True if it was not open. An open one gets the new title, severity and data, and counts up."""
     with db.transaction(conn):
@@ -72,17 +62,16 @@ def resolve(conn: db.Store, key: str, at: float) -> bool:
         return bool(_resolve_where(conn, "key = ?", (key,), at, at))
 
 
-def take(
-    conn: db.Store, pipeline: str, query: str, rows: Sequence[AlertRow], at: float
-) -> list[AlertChange]:
-    """Stores the rows of one batch, all or none; none if that batch or a later one is stored."""
+def take(conn: db.Store, pipeline: str, query: str, rows: Sequence[AlertRow], at: float) -> int:
+    """Stores the rows of one batch, all or none; none if that batch or a later one is stored.
+    Returns how many alerts they opened and resolved."""
     with db.transaction(conn):
         id_, batch = rows[0].query_id, rows[0].batch
         found = conn.execute("SELECT batch FROM taken_batches WHERE query_id = ?", (id_,))
         taken = found.fetchone()
         if taken is not None and batch <= taken["batch"]:
-            return []
-        changes = [change for row in rows for change in apply_row(conn, pipeline, query, row, at)]
+            return 0
+        changes = sum(apply_row(conn, pipeline, query, row, at) for row in rows)
         conn.execute(
             "INSERT INTO taken_batches (query_id, batch, at) VALUES (?, ?, ?)"
             " ON CONFLICT (query_id) DO UPDATE SET batch = excluded.batch, at = excluded.at",
@@ -91,18 +80,15 @@ def take(
     return changes
 
 
-def apply_row(
-    conn: db.Store, pipeline: str, query: str, row: AlertRow, at: float
-) -> list[AlertChange]:
-    """Call inside a transaction."""
+def apply_row(conn: db.Store, pipeline: str, query: str, row: AlertRow, at: float) -> int:
+    """How many alerts it opened or resolved. Call inside a transaction."""
     key = key_of(pipeline, query, row)
     if row.resolved:
         return _resolve_where(conn, "key = ?", (key,), row.at, at)
     after = row.resolve_after_s
     resolve_at = None if after is None else row.told_at + after
     alert = OpenAlert(key, RULE_OF_ROWS, pipeline, row.title, row.severity, query, row.data)
-    is_new = _open(conn, alert, at, row.at, resolve_at, row.count)
-    return [AlertChange(pipeline, True, key, row.title, at)] if is_new else []
+    return int(_open(conn, alert, at, row.at, resolve_at, row.count))
 
 
 def is_opened_after(conn: db.Store, key: str, at: float) -> bool:
@@ -137,7 +123,7 @@ def _open(
     if done.rowcount > 0:
         return False
     # Only the last episode is read, by the index: a flapping key has thousands.
-    conn.execute(
+    new = conn.execute(
         "INSERT INTO alerts (key, title, severity, data, opened_at, updated_at, resolve_at,"
         " updates, pipeline, query, rule, noticed_at, reopened)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7 - 1, ?8, ?9, ?10, ?11,"
@@ -145,7 +131,14 @@ def _open(
         " ORDER BY id DESC LIMIT 1), 0))",
         (*values, alert.pipeline, alert.query, alert.rule, at),
     )
+    _log_change(conn, new.lastrowid, NoticeKind.TRIGGER, alert.title, at)
     return True
+
+
+def _log_change(conn: db.Store, alert: int | None, kind: NoticeKind, title: str, at: float) -> None:
+    """In the same transaction as the change itself; read by `store/alert_changes.py`."""
+    sql = "INSERT INTO alert_changes (alert, kind, title, at) VALUES (?, ?, ?, ?)"
+    conn.execute(sql, (alert, str(kind), title, at))
 
 
 def due(conn: db.Store, at: float) -> dict[tuple[str, str], float]:
@@ -160,24 +153,24 @@ def due(conn: db.Store, at: float) -> dict[tuple[str, str], float]:
     return {(row["pipeline"], row["query"]): row["since"] for row in found}
 
 
-def resolve_due(
-    conn: db.Store, worked: Iterable[tuple[str, str, float]], at: float
-) -> list[AlertChange]:
+def resolve_due(conn: db.Store, worked: Iterable[tuple[str, str, float]], at: float) -> int:
     """`worked`: pipeline, query, until when it has worked."""
     condition = "pipeline = ? AND query = ? AND resolve_at <= ?"
     with db.transaction(conn):
-        return [one for name in worked for one in _resolve_where(conn, condition, name, at, at)]
+        return sum(_resolve_where(conn, condition, name, at, at) for name in worked)
 
 
 def _resolve_where(
     conn: db.Store, condition: str, values: Sequence[object], resolved_at: float, at: float
-) -> list[AlertChange]:
+) -> int:
     found = conn.execute(
         f"UPDATE alerts SET resolved_at = ? WHERE resolved_at IS NULL AND {condition}"  # noqa: S608
-        " RETURNING pipeline, key, title",
+        " RETURNING id, title",
         (resolved_at, *values),
     ).fetchall()
-    return [AlertChange(pipeline, False, key, title, at) for pipeline, key, title in found]
+    for row in found:
+        _log_change(conn, row["id"], NoticeKind.RESOLVE, row["title"], at)
+    return len(found)
 
 
 def open_keys_of_rules(conn: db.Store) -> set[str]:
@@ -205,4 +198,13 @@ def list_alerts(
         " ORDER BY id DESC LIMIT ?3",
         (pipeline, query, max(0, min(limit, LIMIT_MAX))),
     )
-    return [StoredAlert(**{**dict(row), "data": json_text.load(row["data"])}) for row in found]
+    return [from_row(dict(row)) for row in found]
+
+
+def by_id(conn: db.Store, number: int) -> StoredAlert | None:
+    found = conn.execute("SELECT * FROM alerts WHERE id = ?", (number,)).fetchone()
+    return None if found is None else from_row(dict(found))
+
+
+def from_row(row: Mapping[str, Any]) -> StoredAlert:
+    return StoredAlert(**{**row, "data": json_text.load(row["data"])})

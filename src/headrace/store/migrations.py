@@ -21,8 +21,11 @@ class Schema:
     @property
     def tables(self) -> set[str]:
         """All that must be there after the last step."""
-        created = (re.match(r"CREATE TABLE (\w+)", sql) for step in self.steps for sql in step)
-        return {found[1] for found in created if found}
+        found = [re.match(r"(CREATE|DROP) TABLE (\w+)", sql) for step in self.steps for sql in step]
+        by_verb = {
+            verb: {one[2] for one in found if one and one[1] == verb} for verb in ("CREATE", "DROP")
+        }
+        return by_verb["CREATE"] - by_verb["DROP"]
 
 
 _BUCKET = """
@@ -146,6 +149,30 @@ _ALERTS_3: Step = (
         key TEXT NOT NULL, title TEXT NOT NULL, at REAL NOT NULL)""",
 )
 
+_ALERTS_4: Step = (
+    # The log of changes, written with the alert itself. Each reader (the supervisor, and each
+    # channel) has its own position in it.
+    """CREATE TABLE alert_changes (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, alert INTEGER NOT NULL, kind TEXT NOT NULL,
+        title TEXT NOT NULL, at REAL NOT NULL)""",
+    "CREATE INDEX alert_changes_by_alert ON alert_changes (alert)",
+    "CREATE TABLE change_readers (reader TEXT PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID",
+    # Changes of topic rows that are not yet recorded as events.
+    """INSERT INTO alert_changes (alert, kind, title, at)
+        SELECT (SELECT max(id) FROM alerts WHERE alerts.key = topic_changes.key),
+            CASE WHEN is_opened THEN 'trigger' ELSE 'resolve' END, title, at
+        FROM topic_changes WHERE key IN (SELECT key FROM alerts) ORDER BY id""",
+    "DROP TABLE topic_changes",
+    # What each channel sent. `key` is the one that the service knows: of the alert, or of a group.
+    """CREATE TABLE deliveries (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, change INTEGER NOT NULL,
+        alert INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL, state TEXT NOT NULL,
+        at REAL NOT NULL, attempts INTEGER NOT NULL, reply TEXT NOT NULL,
+        UNIQUE (channel, change))""",
+    "CREATE INDEX deliveries_by_alert ON deliveries (alert, channel)",
+    "CREATE INDEX deliveries_by_key ON deliveries (channel, key)",
+)
+
 HISTORY = Schema(
     application_id=0x48445231,  # "HDR1"
     steps=(_HISTORY_1, _HISTORY_2, _HISTORY_3),
@@ -154,6 +181,6 @@ HISTORY = Schema(
 
 ALERTS = Schema(
     application_id=0x48445232,  # "HDR2"
-    steps=(_ALERTS_1, _ALERTS_2, _ALERTS_3),
+    steps=(_ALERTS_1, _ALERTS_2, _ALERTS_3, _ALERTS_4),
     disposable=False,
 )

@@ -86,6 +86,12 @@ def salvage_alerts(damaged: Path, conn: sqlite3.Connection) -> int:
         _copy_table(old, conn, "topic_positions", "rowid")
         found = _copy_table(old, conn, "alerts", "rowid")
         _copy_table(old, conn, "topic_rows", "twin")
+        for table, by in (
+            ("change_readers", "reader"),
+            ("alert_changes", "id"),
+            ("deliveries", "id"),
+        ):
+            _copy_table(old, conn, table, by)
         conn.execute("COMMIT")
         kept = found
     if conn.in_transaction:  # the disk is full

@@ -35,7 +35,7 @@ class RetentionLimits:
 
 DEFAULTS = RetentionLimits()
 _KEYS_OF_LARGE = {
-    **dict.fromkeys(("events", "runs", "audit", "alerts"), "rowid"),
+    **dict.fromkeys(("events", "runs", "audit", "alerts", "alert_changes", "deliveries"), "rowid"),
     "topic_rows": "twin",
 }
 
@@ -64,6 +64,8 @@ def prune_alerts(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS)
     """Prunes alerts.db. Returns the number of deleted alerts."""
     before = now - limits.alerts_days * DAY_S
     gone = _delete(conn, "alerts", "resolved_at < ?", (before,), limits.bite_rows)
+    for table in ("alert_changes", "deliveries"):
+        _delete(conn, table, "alert NOT IN (SELECT id FROM alerts)", (), limits.bite_rows)
     for table in ("taken_batches", "topic_positions"):
         _delete(conn, table, "at < ?", (now - limits.taken_days * DAY_S,), limits.bite_rows)
     sql = "SELECT at FROM topic_rows ORDER BY at DESC LIMIT 1 OFFSET ?"

@@ -50,20 +50,20 @@ class AlertFileReader:
         if now < self._due:
             return
         self._due = now + TAKE_S
-        self._topics.record_changes(now)
         self._topics.watch(now)
         waiting = interleave(list_waiting(self._folder))
         if self._take(waiting[:FILES_PER_TICK], now) and len(waiting) <= FILES_PER_TICK:
             # Only after all files: an unread row may keep an alert open.
             known = self._topics.limit_to_taken(worked_until)
-            for change in self._history.resolve_due(known, self._wall(), now):
-                self._history.record_alert_changes([change], "", now)
+            self._history.resolve_due(known, self._wall(), now)
+        self._history.record_alert_changes(now)
         if len(waiting) > FILES_PER_TICK:
             self._due = now
 
     def take_last(self, now: float) -> None:
         """When the supervisor ends: reads the last rows of the ended runs."""
         self._take(interleave(list_waiting(self._folder))[:FILES_AT_THE_END], now)
+        self._history.record_alert_changes(now)
 
     def _take(self, waiting: list[WaitingFile], now: float) -> bool:
         """False if some files remain: the store is unavailable, or a file cannot be read."""
@@ -91,11 +91,9 @@ class AlertFileReader:
             file.path.replace(aside)
             logger.error("invalid alert file, renamed to %s: %s", aside, exc, extra=_about(file))
             return True
-        changes = self._history.take_rows(file.pipeline, file.query, rows, self._wall(), now)
-        if changes is None:
+        if not self._history.take_rows(file.pipeline, file.query, rows, self._wall(), now):
             return False
         file.path.unlink(missing_ok=True)
-        self._history.record_alert_changes(changes, f" of {file.query} in batch {file.batch}", now)
         return True
 
 

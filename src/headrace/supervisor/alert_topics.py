@@ -31,12 +31,6 @@ class AlertTopicWatch:
         self._wall = wall
         self._since = wall()  # earlier times in the file are from an earlier relay
 
-    def record_changes(self, now: float) -> None:
-        changes = self._history.read_topic_changes(now)
-        self._history.record_alert_changes([change for _, change in changes], "", now)
-        if changes:
-            self._history.delete_topic_changes(changes[-1][0], now)
-
     def watch(self, now: float) -> None:
         """One alert per query while its rows stay unread, and one for a day when rows were deleted
         unread."""

@@ -221,10 +221,9 @@ class Keeper:
     def _alert(self, decision: OpenAlert | ResolveAlert, now: float) -> None:
         history, at = self.shared.history, self.shared.wall()
         if isinstance(decision, OpenAlert):
-            if history.open_alert(decision, at, now):
-                self._record("alert_opened", decision.title, now)
-        elif history.resolve_alert(decision.key, at, now):
-            self._record("alert_resolved", decision.key, now)
+            history.open_alert(decision, at, now)
+        else:
+            history.resolve_alert(decision.key, at, now)
 
     def _record_once(self, kind: str, text: str, now: float) -> None:
         if kind not in self._recorded:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.health import judgement, outcomes
-from headrace.model import times
 from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Ending, PastRun, Wanted
+from headrace.model.times import span
 from headrace.supervisor import restarts
 from headrace.supervisor.situation import (
     Cut,
@@ -108,7 +108,7 @@ def _decide_draining(live: LiveRun, timeout_s: float, kill_s: float, now: float)
     if orders.cut_at is not None:  # no batch to wait for, only the end of the driver
         deadline = min(deadline, orders.cut_at + kill_s)
     if now >= deadline:
-        return Kill(f"did not stop within {times.span(deadline - drain_at)} of the request")
+        return Kill(f"did not stop within {span(deadline - drain_at)} of the request")
     if orders.wants_cut and orders.cut_at is None:
         if now >= drain_at + CUT_AFTER_S:
             return Cut(orders.drain_reason)
@@ -122,12 +122,12 @@ def _watch(situation: Situation, live: LiveRun, now: float) -> tuple[Decision, .
     heard_at = view.heard_at if view.heard_at is not None else live.known_since
     if view.first_heartbeat_at is None:  # still starting
         if now >= heard_at + limits.start_s:
-            waited = times.span(limits.start_s)
+            waited = span(limits.start_s)
             since = f"within {waited} of its start" if view.heard_at is None else f"for {waited}"
             return (Kill(f"no heartbeat {since}", by_watchdog=True),)
         return (Wait(heard_at + limits.start_s, "starting"),)
     if now >= heard_at + limits.alive_s:
-        return (Kill(f"no heartbeat for {times.span(now - heard_at)}", by_watchdog=True),)
+        return (Kill(f"no heartbeat for {span(now - heard_at)}", by_watchdog=True),)
     stalls = _stalls(situation, live, now)
     if not stalls:
         return (Wait(heard_at + limits.alive_s, "running"),)
@@ -194,11 +194,17 @@ def _wanted_alerts(
     for reason in reasons:
         rule = "needs-attention"
         title = f"{name} needs attention: {reason}"
-        alerts.append(OpenAlert(keys[rule], rule, name, title, "critical"))
+        words = _words("It is not restarted.", _fix(situation, f"headrace start {name}"), name)
+        alerts.append(OpenAlert(keys[rule], rule, name, title, "critical", data=words))
     if live is not None and live.orders.drain_at is None and live.orders.kill_at is None:
         for stall in _stalls(situation, live, now)[:1]:
             title = f"{name} is stalled: {stall.in_words()}"
-            alerts.append(OpenAlert(keys["stalled"], "stalled", name, title, query=stall.query))
+            doing = f"It restarts the pipeline after {span(stall.kill_s)} without a batch."
+            words = _words(doing, "Nothing yet, unless it happens again.", name)
+            alert = OpenAlert(
+                keys["stalled"], "stalled", name, title, query=stall.query, data=words
+            )
+            alerts.append(alert)
     if live is None and any(isinstance(d, Wait | Launch) for d in verdict) and situation.past:
         last = situation.past[-1]
         failed = outcomes.attempts_in_a_row(last, situation.limits.restart)
@@ -206,8 +212,22 @@ def _wanted_alerts(
         is_current = last.spec.generation == situation.desired.generation
         if is_current and (failed >= ALERT_AFTER_ATTEMPTS or is_urgent):
             title = f"{name} keeps restarting: {judgement.cause(last.exit)}"
-            alerts.append(OpenAlert(keys["restarting"], "restarting", name, title))
+            fix = _fix(situation, "Headrace continues by itself once the cause is gone")
+            words = _words(f"It restarts the pipeline ({failed} failures in a row).", fix, name)
+            alerts.append(OpenAlert(keys["restarting"], "restarting", name, title, data=words))
     return alerts
+
+
+def _words(doing: str, fix: str, pipeline: str) -> dict[str, str]:
+    """For the person who gets the notice, by heading."""
+    return {"Headrace": doing, "What to do": fix, "More": f"headrace why {pipeline}"}
+
+
+def _fix(situation: Situation, then: str) -> str:
+    """The fix of the last failure, and what comes after it."""
+    error = situation.past[-1].exit.error if situation.past else None
+    fix = str((error or {}).get("fix") or "Read the cause").rstrip(".")
+    return f"{fix}. Then: {then}."
 
 
 def _keep_open(situation: Situation, verdict: tuple[Decision, ...]) -> set[str]:

@@ -15,12 +15,13 @@ from typing import TypeVar
 from headrace.errors import StoreError
 from headrace.model.alerts import AlertRow, OpenAlert
 from headrace.model.events import Event
+from headrace.model.notices import NoticeKind
 from headrace.model.requests import Request
 from headrace.model.runs import Exit, RunSpec
 from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus
 from headrace.store import (
-    alert_topics,
+    alert_changes,
     alerts,
     audit,
     db,
@@ -30,7 +31,7 @@ from headrace.store import (
     retention,
     runs,
 )
-from headrace.store.alerts import AlertChange
+from headrace.store.alert_changes import AlertChange
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,11 @@ REOPEN_S = 15.0  # each attempt to open a locked file takes seconds
 CHANGES_AT_ONCE = 10_000
 CHANGES_NAMED = 20  # per pipeline; further ones are counted
 STORE_ALERT = "store:history.db"
+_EVENT_KINDS = {
+    NoticeKind.TRIGGER: "alert_opened",
+    NoticeKind.ACKNOWLEDGE: "alert_acknowledged",
+    NoticeKind.RESOLVE: "alert_resolved",
+}
 
 
 class StoreWriter:
@@ -85,24 +91,16 @@ class StoreWriter:
     ) -> None:
         self._write(now, lambda conn: events.add(conn, at, pipeline, run, kind, text, {}))
 
-    def record_alert_changes(self, changes: Sequence[AlertChange], origin: str, now: float) -> None:
-        """Adds an event for the first changes of each pipeline, and one that counts the others."""
-        seen: Counter[str] = Counter()
-        more: Counter[tuple[str, bool]] = Counter()
-        first = []
-        for change in changes:
-            seen[change.pipeline] += 1
-            if seen[change.pipeline] <= CHANGES_NAMED:
-                first.append(change)
-            else:
-                more[change.pipeline, change.is_opened] += 1
-        for (pipeline, is_opened), count in more.items():
-            title = f"{count:,} more{origin}"
-            first.append(AlertChange(pipeline, is_opened, "", title, changes[-1].at))
-        for change in first:
-            kind = "alert_opened" if change.is_opened else "alert_resolved"
-            logger.info("%s: %s", kind, change.title, extra={"pipeline": change.pipeline})
-            self.event(change.at, change.pipeline, None, kind, change.title, now)
+    def record_alert_changes(self, now: float) -> None:
+        """Records new changes of alerts as events."""
+        read = partial(alert_changes.read, reader=alert_changes.EVENTS, most=CHANGES_AT_ONCE)
+        changes = self._files["alerts"].use(now, read) or []
+        for pipeline, kind, title, at in summarize(changes):
+            logger.info("%s: %s", kind, title, extra={"pipeline": pipeline})
+            self.event(at, pipeline, None, kind, title, now)
+        if changes:
+            pass_ = partial(alert_changes.advance, reader=alert_changes.EVENTS, last=changes[-1].id)
+            self._files["alerts"].use(now, pass_)
 
     def status(self, status: PipelineStatus, now: float) -> bool:
         return self._write(now, lambda conn: pipelines.put(conn, status))
@@ -135,31 +133,23 @@ class StoreWriter:
 
     def take_rows(
         self, pipeline: str, query: str, rows: Sequence[AlertRow], at: float, now: float
-    ) -> list[AlertChange] | None:
-        """None if alerts.db is unavailable: the caller tries again."""
+    ) -> bool:
+        """False if alerts.db is unavailable: the caller tries again."""
         write = partial(alerts.take, pipeline=pipeline, query=query, rows=rows, at=at)
-        return self._files["alerts"].use(now, write)
+        return self._files["alerts"].use(now, write) is not None
 
-    def read_topic_changes(self, now: float) -> list[tuple[int, AlertChange]]:
-        """Alert changes from topic rows that are not yet recorded as events."""
-        read = partial(alert_topics.read_changes, most=CHANGES_AT_ONCE)
-        return self._files["alerts"].use(now, read) or []
-
-    def delete_topic_changes(self, upto: int, now: float) -> None:
-        self._files["alerts"].use(now, lambda conn: alert_topics.delete_changes(conn, upto))
-
-    def resolve_due(self, worked_until: Worked, at: float, now: float) -> list[AlertChange]:
+    def resolve_due(self, worked_until: Worked, at: float, now: float) -> None:
         """Resolves alerts whose timeout has passed and whose query has worked until then."""
 
-        def write(conn: db.Store) -> list[AlertChange]:
+        def write(conn: db.Store) -> int:
             worked = [
                 (*name, until)
                 for name, since in alerts.due(conn, at).items()
                 if (until := worked_until(*name)) and until >= since
             ]
-            return alerts.resolve_due(conn, worked, at) if worked else []
+            return alerts.resolve_due(conn, worked, at) if worked else 0
 
-        return self._files["alerts"].use(now, write) or []
+        self._files["alerts"].use(now, write)
 
     def prune(self, at: float, now: float) -> None:
         self._write(now, lambda conn: retention.prune(conn, at))
@@ -230,3 +220,21 @@ class _File:
         if self._conn is not None:
             self._conn.close()
             self._conn = None
+
+
+def summarize(changes: Sequence[AlertChange]) -> list[tuple[str, str, str, float]]:
+    """(pipeline, kind, title, at) of the first changes of each pipeline, and of one that counts
+    the others. Pure."""
+    seen: Counter[str] = Counter()
+    more: Counter[tuple[str, str]] = Counter()
+    events_ = []
+    for change in changes:
+        pipeline, kind = change.alert.pipeline, _EVENT_KINDS[change.kind]
+        seen[pipeline] += 1
+        if seen[pipeline] <= CHANGES_NAMED:
+            events_.append((pipeline, kind, change.title, change.at))
+        else:
+            more[pipeline, kind] += 1
+    for (pipeline, kind), count in more.items():
+        events_.append((pipeline, kind, f"{count:,} more", changes[-1].at))
+    return events_

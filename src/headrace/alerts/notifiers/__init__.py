@@ -1,0 +1,1 @@
+"""One module per service. `alerts/channels.py` has the table."""

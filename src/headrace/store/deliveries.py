@@ -1,0 +1,147 @@
+"""What each channel has sent, in alerts.db: the outbox and the delivery log. Written by the relay.
+
+Invariant: a change is recorded only after the service has answered, so a crash sends it once more
+and never loses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from headrace.store import alert_changes, db
+from headrace.store.alert_changes import AlertChange
+
+
+class DeliveryState(StrEnum):
+    SENT = "sent"
+    WAITING = "waiting"  # an attempt failed; it is sent again
+    FAILED = "failed"  # the service rejected it
+    SKIPPED = "skipped"  # nothing had to be sent
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    channel: str
+    kind: str
+    key: str
+    state: DeliveryState
+    at: float
+    attempts: int
+    reply: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "state": str(self.state)}
+
+
+def reader(channel: str) -> str:
+    """The name of the channel as a reader of the log."""
+    return f"channel {channel}"
+
+
+def start(conn: db.Store, channel: str, at: float) -> None:
+    """A new channel is sent the alerts that are open, and all later changes. A known channel
+    continues."""
+    with db.transaction(conn):
+        known = conn.execute("SELECT 1 FROM change_readers WHERE reader = ?", (reader(channel),))
+        if known.fetchone() is not None:
+            return
+        first, last = conn.execute(
+            "SELECT min(CASE WHEN a.resolved_at IS NULL THEN c.id END), max(c.id)"
+            " FROM alert_changes AS c LEFT JOIN alerts AS a ON a.id = c.alert"
+        ).fetchone()
+        passed = (last or 0) if first is None else first - 1
+        alert_changes.advance(conn, reader(channel), passed)
+        conn.execute(
+            "INSERT OR IGNORE INTO deliveries"
+            " (channel, change, alert, kind, key, state, at, attempts, reply)"
+            " SELECT ?, c.id, c.alert, c.kind, '', ?, ?, 0, 'over before the channel was set'"
+            " FROM alert_changes AS c JOIN alerts AS a ON a.id = c.alert"
+            " WHERE c.id > ? AND a.resolved_at IS NOT NULL",
+            (channel, str(DeliveryState.SKIPPED), at, passed),
+        )
+
+
+def pending(conn: db.Store, channel: str, most: int) -> list[AlertChange]:
+    """Changes that the channel has not settled, the oldest first. Moves its position to them."""
+    changes = alert_changes.read(conn, reader(channel), most)
+    if not changes:
+        return []
+    settled = {
+        row["change"]
+        for row in db.rows(
+            conn,
+            "SELECT change FROM deliveries WHERE channel = ? AND state <> ? AND change >= ?",
+            (channel, str(DeliveryState.WAITING), changes[0].id),
+        )
+    }
+    left = [change for change in changes if change.id not in settled]
+    if changes[0].id in settled:
+        last = left[0].id - 1 if left else changes[-1].id
+        alert_changes.advance(conn, reader(channel), last)
+    return left or pending(conn, channel, most)
+
+
+def record(conn: db.Store, changes: Sequence[AlertChange], delivery: Delivery) -> None:
+    """One delivery for these changes."""
+    with db.transaction(conn):
+        conn.executemany(
+            "INSERT INTO deliveries (channel, change, alert, kind, key, state, at, attempts, reply)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (channel, change) DO UPDATE SET"
+            " key = excluded.key, state = excluded.state, at = excluded.at,"
+            " attempts = excluded.attempts, reply = excluded.reply",
+            [
+                (delivery.channel, change.id, change.alert.id, delivery.kind, delivery.key,
+                 str(delivery.state), delivery.at, delivery.attempts, delivery.reply)
+                for change in changes
+            ],
+        )  # fmt: skip
+
+
+def sent_key(conn: db.Store, channel: str, alert: int) -> str | None:
+    """The key under which the service knows the alert; None if it was never sent there."""
+    found = conn.execute(
+        "SELECT key FROM deliveries WHERE channel = ? AND alert = ? AND kind = 'trigger'"
+        " AND state = ? ORDER BY id DESC LIMIT 1",
+        (channel, alert, str(DeliveryState.SENT)),
+    ).fetchone()
+    return None if found is None else str(found["key"])
+
+
+def count_open(conn: db.Store, channel: str, key: str) -> int:
+    """Open alerts that were sent under this key: more than one if they were sent as a group."""
+    found = conn.execute(
+        "SELECT count(DISTINCT a.id) FROM deliveries AS d JOIN alerts AS a ON a.id = d.alert"
+        " WHERE d.channel = ? AND d.key = ? AND d.kind = 'trigger' AND a.resolved_at IS NULL",
+        (channel, key),
+    )
+    return int(found.fetchone()[0])
+
+
+def sent_before(conn: db.Store, channel: str, at: float) -> list[tuple[str, AlertChange]]:
+    """(key, change) of open alerts that were last sent before `at`, the oldest first."""
+    found = db.rows(
+        conn,
+        "SELECT d.key AS sent_key, d.change FROM deliveries AS d JOIN alerts AS a ON a.id = d.alert"
+        " WHERE d.channel = ? AND d.kind = 'trigger' AND d.state = ? AND d.at < ?"
+        " AND a.resolved_at IS NULL ORDER BY d.id LIMIT 1000",
+        (channel, str(DeliveryState.SENT), at),
+    )
+    return [
+        (row["sent_key"], change)
+        for row in found
+        if (change := alert_changes.by_id(conn, row["change"])) is not None
+    ]
+
+
+def of_alert(conn: db.Store, alert: int, limit: int = 100) -> list[Delivery]:
+    """The newest first."""
+    found = db.rows(
+        conn,
+        "SELECT channel, kind, key, state, at, attempts, reply FROM deliveries WHERE alert = ?"
+        " ORDER BY id DESC LIMIT ?",
+        (alert, limit),
+    )
+    return [Delivery(**{**dict(row), "state": DeliveryState(row["state"])}) for row in found]
