@@ -8,7 +8,7 @@ import uuid
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.failures.classifier import FailureText, classify
@@ -125,6 +125,7 @@ def test_the_version_in_the_path_does_not_count(version: str) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=300), st.text(max_size=1000))
+@example("A.", "", "")
 def test_any_text_gets_an_answer(name: str, message: str, trace: str) -> None:
     verdict = classify(FailureText(None, ((name, message),), trace))
 

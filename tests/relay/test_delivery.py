@@ -205,6 +205,7 @@ def test_a_channel_gets_what_its_route_takes(conn: db.Store) -> None:
     assert alert_changes.read(conn, deliveries.reader("pager"), 10) == []
 
 
+@pytest.mark.thorough
 def test_ten_thousand_keys_are_a_few_notices_and_a_resolve_each(conn: db.Store) -> None:
     pager = Recorder()
     with db.transaction(conn):
@@ -231,6 +232,7 @@ def test_ten_thousand_keys_are_a_few_notices_and_a_resolve_each(conn: db.Store) 
     assert len(pager.got) == 21
 
 
+@pytest.mark.thorough
 def test_an_outage_of_ten_minutes_misses_nothing_and_sends_nothing_twice(conn: db.Store) -> None:
     """A hundred conditions of ten queries; an attempt every three seconds."""
     now = 0.0

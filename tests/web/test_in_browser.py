@@ -289,7 +289,7 @@ def test_without_a_login_the_page_explains_how_to_get_one(tmp_path: Path, browse
         assert "headrace token" in page.inner_text("main")
         secret = api_keys.make(project.places, KeyKind.LOGIN, "tester", Role.VIEW, time.time(), 600)
         page.fill("#token", secret)
-        page.click("text=Log in")
+        page.click("button:text-is('Log in')")
         page.wait_for_selector("#health")
         assert "token" not in page.url
         page.click("#logout")

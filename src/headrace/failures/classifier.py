@@ -196,7 +196,7 @@ def _find_reraised(part: TracePart, deepest_first: Sequence[TracePart]) -> Trace
 
 
 def _short(part: TracePart) -> str:
-    return re.split(r"[.$]", part.type)[-1] if part.type else "Failure"
+    return re.split(r"[.$]", part.type)[-1].strip() or "Failure"
 
 
 def _first_line(part: TracePart, is_known: bool) -> str:
