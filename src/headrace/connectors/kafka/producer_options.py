@@ -32,8 +32,9 @@ def to_librdkafka(options: Mapping[str, str]) -> dict[str, Any]:
 def option_error(words: str) -> ConnectorError:
     """`words` is the message of librdkafka."""
     return ConnectorError(
-        f"The Kafka client rejects an option: {words}.",
-        why="The client is librdkafka, where some settings have other names than in Java.",
+        f"The Kafka client rejected an option: {words}.",
+        why="The client is librdkafka, which has different names for some settings than the Java "
+        "client.",
         fix="Use librdkafka's name (its CONFIGURATION.md) with the prefix kafka., or remove the "
         "option.",
         slug="kafka-option",
