@@ -283,7 +283,7 @@ def test_progress_and_events_tell_how_old_the_rows_were(project: Project) -> Non
     assert "31 s / 58 s" in words
     assert "77" in words
     assert project.json("progress", "hello/kept")["progress"][0]["fresh"] == fresh
-    assert "batch 4: 20 rows, half of them within 31 s" in told
+    assert "batch 4: 20 rows, half of them processed within 31 s" in told
 
 
 def test_events_tell_of_outages_and_of_files_that_changed(project: Project) -> None:

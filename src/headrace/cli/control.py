@@ -20,7 +20,9 @@ from headrace.project.workspace import Workspace, resolve_pipeline
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--accept-gap", is_flag=True, help="Start once without the records that the broker has deleted."
+    "--accept-gap",
+    is_flag=True,
+    help="Skip the records that the broker has deleted, for this start only.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_options
