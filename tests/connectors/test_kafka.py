@@ -255,9 +255,9 @@ def test_an_option_of_event_hubs_is_told_with_its_own_fields() -> None:
             event_hubs("${env:HUBS}", options={option: "1"})
         return caught.value.fix
 
-    assert told("groupIdPrefix") == "Instead: consumer_group=…."
-    assert told("minPartitions") == "Instead: min_partitions=…."
-    assert told("subscribe") == "Instead: hub=…."
+    assert told("groupIdPrefix") == "Use the field: consumer_group=…"
+    assert told("minPartitions") == "Use the field: min_partitions=…"
+    assert told("subscribe") == "Use the field: hub=…"
 
 
 def test_an_event_hub_is_read_with_the_same_limits(monkeypatch: pytest.MonkeyPatch) -> None:
