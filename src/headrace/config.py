@@ -115,7 +115,7 @@ def load(project: Path, profile: str = DEV, toml: Path | None = None) -> Setting
     profiles = whole.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
         raise ConfigError(
-            "profiles must contain tables.",
+            "profiles must contain only tables.",
             where=settings_schema.place(text, ["profiles"]),
             fix="Write [profiles.NAME], and below it the settings that differ.",
         )

@@ -119,9 +119,9 @@ def _is_foreign(identity: Identity, pipeline: str, query: str, project: str | No
 def _foreign(
     identity: Identity, layout: Layout, pipeline: str, query: str, project: str | None
 ) -> CheckpointError:
-    ours = f"{pipeline}/{query}" + (f" of project {project!r}" if project is not None else "")
+    ours = f"{pipeline}/{query}" + (f" in project {project!r}" if project is not None else "")
     return CheckpointError(
-        f"This checkpoint belongs to {identity.pipeline}/{identity.query} of project"
+        f"This checkpoint belongs to {identity.pipeline}/{identity.query} in project"
         f" {identity.project!r}, not to {ours}.",
         why="Queries that share a checkpoint lose or duplicate rows.",
         where=layout.path,

@@ -189,5 +189,5 @@ def _check_title(title: object) -> str:
             slug="bad-option",
         ) from exc
     if not str(title).strip():
-        raise ConnectorError("title is empty.", fix=f"Write {example}.", slug="bad-option")
+        raise ConnectorError("The title is empty.", fix=f"Write {example}.", slug="bad-option")
     return str(title)

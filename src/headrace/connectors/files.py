@@ -242,7 +242,7 @@ def _check_schema(schema: object) -> None:
     if schema is not None and not isinstance(schema, str):
         raise ConnectorError(
             f"Invalid schema: {schema!r}.",
-            fix='Write it as DDL, "id int, name string", or as a StructType.',
+            fix='Write it as DDL ("id int, name string") or as a StructType.',
             slug="bad-option",
         )
 

@@ -97,17 +97,19 @@ def code_of(function: Any) -> CodeType | None:
 
 
 def _check_signature(function: object, count: int, shown: str, where: str) -> None:
-    fix = f"Pass {shown}" + (", or an object with process(row)." if where == "each_row" else ".")
     if not callable(function):
         raise ConnectorError(
-            f"hr.{where} needs a function, not {function!r}.", fix=fix, slug="bad-function"
+            f"hr.{where} needs a function, not {function!r}.",
+            fix=f"Pass {shown}"
+            + (" or an object with process(row)." if shown == "function(row)" else "."),
+            slug="bad-function",
         )
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError as exc:
         raise ConnectorError(
             f"{describe_function(function)} cannot be called as {shown}: {exc}.",
-            fix=fix,
+            fix=f"Define it as {shown}.",
             slug="bad-function",
         ) from exc
     except ValueError:  # some built-ins have no signature

@@ -208,7 +208,7 @@ def too_few_slots(
         return None
     each = ", ".join(f"{name} {count}" for name, count in held.items())
     return DefinitionError(
-        f"{there} task slots are too few: this pipeline needs {needed}.",
+        f"This pipeline needs {needed} task slots, but there are only {there}.",
         why=f"Real-time queries occupy one slot per partition ({each})"
         + (", and the other queries need one" if others else "")
         + ". With fewer slots, Spark hangs silently.",
@@ -271,7 +271,7 @@ def not_yet_real_time(node: GraphNode, lacks: str) -> DefinitionError:
         f"{node.name!r} uses its otherwise= trigger instead of real time: {lacks} is missing.",
         why="Without it, rows of a real-time query would arrive only at the end of a batch.",
         where=node.place,
-        fix='[alerts]\n  servers = "HOST:PORT"',
+        fix='Add to headrace.toml:\n[alerts]\nservers = "HOST:PORT"',
         slug="not-yet-real-time",
     )
 

@@ -251,7 +251,7 @@ def _unknown_inputs(nodes: Mapping[str, GraphNode], settings: Settings) -> list[
 
 def unreadable(name: str, by: GraphNode, upstream: GraphNode) -> DefinitionError:
     return DefinitionError(
-        f"{by.name!r} reads the stream {name!r}, but its sink {upstream.sink.kind} cannot be read.",
+        f"{by.name!r} reads the stream {name!r}, whose sink ({upstream.sink.kind}) cannot be read.",
         why="Reading a stream means reading its committed output, which this sink does not keep.",
         where=by.place,
         fix=f"Write {name!r} to files (hr.parquet), or move the common part to an @hr.view.",

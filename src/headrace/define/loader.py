@@ -241,7 +241,7 @@ def _execution_error(exc: BaseException, collector: Collector, shown: str) -> De
     message = traceback.format_exception_only(type(exc), exc)[-1].strip()
     exits = isinstance(exc, SystemExit)
     return DefinitionError(
-        f"{shown} exited with {message} while it was loaded."
+        f"{shown} exited with {message} while it was being loaded."
         if exits
         else f"{shown} raised {message}",
         why="Headrace runs the file once to read its definitions, before any query starts.",

@@ -161,7 +161,7 @@ def _sources(project: Path, places: StatePaths, include: Sequence[str]) -> dict[
             size += path.stat().st_size
         if len(found) > FILES_MAX or size > BYTES_MAX:
             raise ConfigError(
-                f"The project {project} is too large: over {FILES_MAX} files or"
+                f"The project {project} is too large: more than {FILES_MAX} files or"
                 f" {BYTES_MAX // 1024**2} MB of code.",
                 why="Every deploy copies the code, so that a restart runs the same code.",
                 where=str(project),

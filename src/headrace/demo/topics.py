@@ -84,8 +84,8 @@ def create(topics: DemoTopics) -> None:
         raise SetupError(
             f"The demo's topics cannot be created on {topics.servers}.",
             why=str(exc.args[0]),
-            fix="Check the log of the broker, .headrace/kafka/broker.log. To start one: headrace "
-            "kafka up",
+            fix="Check the log of the broker, .headrace/kafka/broker.log. To start a broker: "
+            "headrace kafka up",
             slug="demo-topics",
         ) from exc
 

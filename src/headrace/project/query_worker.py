@@ -67,7 +67,9 @@ def answer(settings: Settings, line: str) -> str:
     except Exception as exc:  # a boundary: every request gets a reply
         traceback.print_exc()
         what, fix = "The query failed.", "Simplify the query, or run it with headrace sql."
-        error = SqlError(what, why=type(exc).__name__, fix=fix, slug="sql-failed")
+        error = SqlError(
+            what, why=f"Unexpected error: {type(exc).__name__}.", fix=fix, slug="sql-failed"
+        )
         return json.dumps({"error": error.as_dict()})
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -240,8 +240,8 @@ def _require_both(name: str, value: str | None, other: str, other_value: str | N
     if bool(value) != bool(other_value):
         raise ConnectorError(
             f"{name} and {other} must be set together.",
-            fix='Set both. A certificate and its key are PEM files; password="${env:NAME}" keeps '
-            "the password out of the file.",
+            fix='Set both. Certificates and keys are PEM files. Write password="${env:NAME}" to '
+            "keep the password out of the file.",
             slug="kafka-login",
         )
 
