@@ -115,7 +115,7 @@ def load(project: Path, profile: str = DEV, toml: Path | None = None) -> Setting
     profiles = whole.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
         raise ConfigError(
-            "profiles must contain tables.",
+            "profiles must contain only tables.",
             where=settings_schema.place(text, ["profiles"]),
             fix="Write [profiles.NAME], and below it the settings that differ.",
         )
@@ -140,7 +140,9 @@ def _parse_toml(text: str) -> dict[str, Any]:
         raise ConfigError(
             f"{FILE} is not valid TOML: {exc}",
             where=f"{FILE}:{line[1] if line else max(1, text.count(chr(10)))}",
-            fix='Text needs quotes ("…"), lists need [ ], and a table may appear only once.',
+            fix='Check that text is in quotes ("…"), that lists are in [ ], and that no table '
+            "appears "
+            "twice.",
             slug="toml-syntax",
         ) from exc
     except RecursionError as exc:
@@ -163,8 +165,8 @@ def _too_deep(text: str) -> ConfigError:
     lines = text.splitlines()
     deepest = max(range(len(lines)), key=lambda n: sum(map(lines[n].count, "[{.")))
     return ConfigError(
-        f"{FILE} nests tables or lists more than {DEPTH_MAX} deep.",
-        why="No setting needs that; the usual cause is a generated file or a repeated bracket.",
+        f"{FILE} nests tables or lists more than {DEPTH_MAX} levels deep.",
+        why="No setting needs this; the usual cause is a generated file or a repeated bracket.",
         where=f"{FILE}:{deepest + 1}",
         fix="Remove the nesting at that line.",
         slug="toml-syntax",

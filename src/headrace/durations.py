@@ -31,7 +31,7 @@ def parse_duration(value: object) -> float:
         f"Invalid duration: {value!r}.",
         why="A duration is a number of seconds, or numbers with units: ms, seconds, minutes, "
         "hours, days.",
-        fix='Write it like "10 seconds", "500ms", "1 minute" or 2.5.',
+        fix='Write, for example, "10 seconds", "500ms", "1 minute" or 2.5.',
         slug="bad-duration",
     )
 

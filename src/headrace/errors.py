@@ -8,7 +8,7 @@
     ├── ConnectorError     exit 2   the options of a source or sink are wrong
     ├── CheckpointError    exit 3   a checkpoint cannot be used: locked, foreign, damaged, lost
     ├── SetupError         exit 3   the machine is not ready: Java, port, disk, owner, lock
-    ├── ControlError       exit 3   no supervisor is running, or it refuses
+    ├── ControlError       exit 3   no supervisor is running, or it refuses a request
     ├── StoreError         exit 1   Headrace's own state cannot be read or written
     └── NotifyError        exit 1   a channel does not accept a notice
 

@@ -91,4 +91,4 @@ def test_another_program_on_its_port_is_not_taken_for_its_broker(tmp_path: Path)
         done = CliRunner().invoke(main, ["demo", "--kafka", "--dir", str(tmp_path)])
 
     assert done.exit_code == 3
-    assert f"port {port} is taken by another program" in done.stderr
+    assert f"Port {port} is in use by another program" in done.stderr

@@ -34,13 +34,13 @@ def test_it_keeps_its_topics_until_they_are_deleted(tmp_path: Path) -> None:
         again = json.loads(project.headrace("kafka", "up", "--json"))
         assert again == first, "it runs already"
 
-        assert project.headrace("kafka", "down").strip() == "Kafka has ended"
+        assert project.headrace("kafka", "down").strip() == "Kafka has stopped"
         back = json.loads(project.headrace("kafka", "up", "--port", port, "--json"))
         assert back["servers"] == first["servers"]
         assert records(back["servers"]).endswith("1 records")
 
         said = project.headrace("kafka", "down", "--delete").strip()
-        assert said == "Kafka has ended; its data is deleted"
+        assert said == "Kafka has stopped; its data was deleted"
         assert not StatePaths(project.state).broker.parent.exists()
         assert project.headrace("kafka", "down").strip() == "Kafka was not running"
     finally:

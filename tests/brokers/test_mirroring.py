@@ -173,7 +173,7 @@ def test_a_group_with_members_is_left_alone_and_lag_is_known_all_the_same(
     member.close()
     looking.close()
 
-    assert "has members, so it is not changed" in problem
+    assert "has members, so Headrace does not change it" in problem
     found = lag.read(work.places)["flow", "kept"]
     assert (found.records, found.problem, found.group_problem) == (5, None, problem)
 

@@ -90,9 +90,7 @@ def test_a_checkpoint_that_was_set_back_by_one_batch_is_refused(
     for log in ("offsets", "commits"):
         forget(tmp_path / "c" / log, 0)
 
-    with pytest.raises(
-        StreamingQueryException, match="continues with a different batch of that number"
-    ):
+    with pytest.raises(StreamingQueryException, match=r"continues with a different batch \d"):
         copy(spark, broker, topic, target, tmp_path / "c")
 
     assert committed(broker, target, 1) == ["0"]

@@ -124,7 +124,7 @@ def test_an_emptied_checkpoint_is_not_begun_anew_in_silence(tmp_path: Path, is_t
 
     assert error is not None
     assert error.code == "checkpoint-metadata-lost"
-    assert "to process again all input" in (error.fix or "")
+    assert "to reprocess all input" in (error.fix or "")
 
 
 def test_lost_metadata_without_a_note_is_refused_too(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "a new checkpoint": (
         lambda checkpoint, sink: shutil.rmtree(checkpoint),
         "sink-log-ahead",
-        "has batches up to 5, but its checkpoint is new",
+        "has batches up to 5, but the checkpoint is new",
     ),
     "a new checkpoint, its first batch planned": (
         lambda checkpoint, sink: (
@@ -103,12 +103,12 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
             put(checkpoint / "offsets" / "0", offsets_text(0)),
         ),
         "sink-log-ahead",
-        "has batches up to 5, but its checkpoint ends at batch 0",
+        "has batches up to 5, but the checkpoint ends at batch 0",
     ),
     "an older checkpoint": (
         lambda checkpoint, sink: enter(sink, "6", "7"),
         "sink-log-ahead",
-        "has batches up to 7, but its checkpoint ends at batch 5",
+        "has batches up to 7, but the checkpoint ends at batch 5",
     ),
     "no folder": (lambda checkpoint, sink: shutil.rmtree(sink), "sink-log-lost", "does not exist"),
     "no log": (
@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "an empty log": (
         lambda checkpoint, sink: forget(sink, *map(str, range(LAST + 1))),
         "sink-log-lost",
-        "has no batch",
+        "contains no batch",
     ),
     "the newest entry gone": (
         lambda checkpoint, sink: forget(sink, "5"),
@@ -132,17 +132,17 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "the first entry gone": (
         lambda checkpoint, sink: forget(sink, "0"),
         "sink-log-lost",
-        "lacks entry 0",
+        "but not entry 0",
     ),
     "an entry between gone": (
         lambda checkpoint, sink: forget(sink, "3"),
         "sink-log-lost",
-        "lacks entry 3, but has entry 5",
+        "has entry 5, but not entry 3",
     ),
     "the compact entry gone": (
         lambda checkpoint, sink: forget(sink, "0", "1", "2", "3", "4"),
         "sink-log-lost",
-        "lacks entry 0",
+        "but not entry 0",
     ),
     "an entry torn": (
         lambda checkpoint, sink: (sink / "_spark_metadata" / "4").write_text(""),

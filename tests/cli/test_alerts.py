@@ -93,7 +93,9 @@ def test_an_alert_is_shown_with_its_deliveries(project: Project) -> None:
         {"channel": "pager", "kind": "trigger", "key": "k", "state": "sent", "at": 0.0,
          "attempts": 2, "reply": "202 accepted"}
     ]  # fmt: skip
-    assert "No channel was sent this alert." in project.headrace("alerts", "show", "2").stdout
+    assert (
+        "This alert was not sent to any channel." in project.headrace("alerts", "show", "2").stdout
+    )
 
 
 def test_an_unknown_alert_is_named(project: Project) -> None:

@@ -38,7 +38,7 @@ def test_a_clash_writes_nothing(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["init", str(tmp_path)])
 
     assert done.exit_code == 2
-    assert "already has headrace.toml" in done.stderr
+    assert "already contains headrace.toml" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["headrace.toml"]
 
 

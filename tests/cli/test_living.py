@@ -212,7 +212,7 @@ def test_a_pipeline_takes_no_arguments(living: Project) -> None:
     done = living.headrace("run", "hello", "--", "x")
 
     assert done.exit_code == 2
-    assert "takes no arguments" in done.stderr
+    assert "accepts no arguments" in done.stderr
 
 
 def test_run_of_an_unknown_name_gets_the_near_miss_and_writes_nothing(living: Project) -> None:

@@ -283,7 +283,7 @@ def test_progress_and_events_tell_how_old_the_rows_were(project: Project) -> Non
     assert "31 s / 58 s" in words
     assert "77" in words
     assert project.json("progress", "hello/kept")["progress"][0]["fresh"] == fresh
-    assert "batch 4: 20 rows, half of them within 31 s" in told
+    assert "batch 4: 20 rows, half of them processed within 31 s" in told
 
 
 def test_events_tell_of_outages_and_of_files_that_changed(project: Project) -> None:
@@ -303,7 +303,7 @@ def test_events_tell_of_outages_and_of_files_that_changed(project: Project) -> N
     for part in (
         f"kept: its source does not answer: {refused}",
         "kept: its source answers again, after 72 s",
-        "kept: batch 3: 1 input file vanished unread: /in/3.txt; "
+        "kept: batch 3: 1 input file vanished before being read: /in/3.txt; "
         "2 input files changed after being listed: /in/4.txt, /in/5.txt",
     ):
         assert part in words

@@ -278,7 +278,7 @@ def test_a_type_that_cannot_leave_spark_is_refused(kind: str) -> None:
         ({"chart": "line", "x": "a"}, "needs y"),
         ({"rows": 0}, "from 1 to"),
         ({"rows": True}, "from 1 to"),
-        ({"key": ["a", "a"]}, "each once"),
+        ({"key": ["a", "a"]}, "each only once"),
         ({"key": 7}, "Invalid key: 7"),
         ({"x": ["a", "b"], "y": "c"}, "one column"),
     ],

@@ -164,7 +164,7 @@ def test_an_impossible_mode_is_refused_with_the_modes_that_work() -> None:
 
     assert problem is not None
     assert (problem.code, problem.why) == ("unsupported-mode", "no watermark")
-    assert problem.fix == "Modes that work: update, complete."
+    assert problem.fix == "Use one of these modes: update, complete."
 
 
 def test_a_mode_that_the_sink_cannot_do_is_refused() -> None:

@@ -200,7 +200,7 @@ def test_settings_nested_too_deep_are_refused_with_the_line(tmp_path: Path, deep
     (problem,) = refused(tmp_path, f"# a comment\n{deep}\n")
 
     assert problem.code == "toml-syntax"
-    assert problem.what == "headrace.toml nests tables or lists more than 32 deep."
+    assert problem.what == "headrace.toml nests tables or lists more than 32 levels deep."
     assert problem.where == "headrace.toml:2"
 
 

@@ -89,7 +89,7 @@ def test_restarts_and_a_machine_too_slow_are_shown() -> None:
     seen = replace(whole(), status=restarted, is_slowed=True, rate=75)
 
     assert "2 restarts" in shown(seen)
-    assert "too slow: lowered to 75 lines/s" in shown(seen)
+    assert "too slow: rate lowered to 75 lines/s" in shown(seen)
     assert "lowered to 75" in terminal_view.line(seen)
 
 

@@ -417,7 +417,7 @@ def test_a_checkpoint_of_another_query_is_refused(lived: Lived, tmp_path: Path) 
     project = lived.copy(tmp_path / "project")
     note = project.folder / QUERY / "v1.json"
     note.write_text(note.read_text().replace('"copied"', '"orders"'))
-    words = ("belongs to once/orders of project 'once'", "not to once/copied", f"{QUERY}/v1")
+    words = ("belongs to once/orders in project 'once'", "not to once/copied", f"{QUERY}/v1")
     refused_untouched(project, words)
 
 

@@ -58,7 +58,7 @@ def test_an_edit_waits_for_a_deploy_and_rollback_goes_back(tmp_path: Path) -> No
         give(project, "b")
         assert await_mark(project, "b") == "first", "the restart must run the deployed copy"
         assert project.status(PIPELINE)["edited"] is True
-        assert "edited since deploy" in project.headrace("status")
+        assert "edited since it was deployed" in project.headrace("status")
 
         before = project.status(PIPELINE)["version"]
         project.headrace("up")

@@ -173,7 +173,11 @@ def test_pages_are_neither_dark_nor_light() -> None:
 
 WHY_NOT = [
     (Rows(("x", "y"), ("string", "int")), DisplayOptions(), "No rows yet."),
-    (rows(("a", "b"), kinds="string string"), DisplayOptions(), "no column except x is numeric"),
+    (
+        rows(("a", "b"), kinds="string string"),
+        DisplayOptions(),
+        "no column other than x is numeric",
+    ),
     (
         rows(("a", "b"), kinds="string string"),
         DisplayOptions(x="x", y=("y",)),

@@ -259,7 +259,7 @@ def test_a_circle_through_sql_text_is_found(spark: Any, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("sink", "mode", "code", "fix"),
     [
-        ('"out"', "append", 'groupBy("user").count()', "add a watermark"),
+        ('"out"', "append", 'groupBy("user").count()', "Add a watermark"),
         ("hr.console()", "append", 'groupBy("user").count()', "update, complete"),
         ('"out"', "update", 'select("user")', 'Use mode="append".'),
         ("hr.console()", "complete", 'select("user")', "append, update"),

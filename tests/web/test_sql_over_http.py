@@ -249,7 +249,7 @@ def test_more_than_two_queries_at_once_wait_and_fail(folder: Path) -> None:
     pool = query_workers.QueryWorkers(config.load(folder))
     taken = [pool._free.get() for _ in range(query_workers.WORKERS)]
 
-    with pytest.raises(query_workers.Error, match="running already"):
+    with pytest.raises(query_workers.Error, match="already running"):
         pool.ask("sql", 1.0, wait_s=0.1, sql="SELECT 1", rows=1)
 
     for one in taken:

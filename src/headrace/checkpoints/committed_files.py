@@ -41,10 +41,10 @@ def files(path: Path, *, with_batches: bool = True) -> list[CommittedFile]:
     if not log.is_dir():
         if _has_data(path):
             raise ConnectorError(
-                f"{path} has files but no {LOG}, so its committed files are unknown.",
-                why="it was not written by a streaming query, or its log was deleted",
+                f"{path} has files but no {LOG}, so it is unknown which files are committed.",
+                why="The folder was not written by a streaming query, or its log was deleted.",
                 where=str(path),
-                fix="read it as plain files, or use the folder that a stream writes to",
+                fix="Read the folder as plain files, or use a folder that a stream writes to.",
                 slug="no-commit-log",
             )
         return []
@@ -126,10 +126,10 @@ def _current(log: Path, plain: set[int], compact: list[int]) -> tuple[int | None
     missing = first_gap([-1 if base is None else base, *later])
     if missing is not None:
         raise ConnectorError(
-            f"{log} lacks entry {missing}, but has entry {later[-1]}.",
-            why="an entry was deleted, so the committed files are unknown",
+            f"{log} has entry {later[-1]}, but not entry {missing}.",
+            why="An entry was deleted, so it is unknown which files are committed.",
             where=str(log),
-            fix=f"restore {log} from a backup",
+            fix=f"Restore {log} from a backup.",
             slug="commit-log-gap",
         )
     return base, later
@@ -212,8 +212,8 @@ def _decode_uri(uri: str) -> str:
 def _damaged_file(file: Path, why: str) -> ConnectorError:
     return ConnectorError(
         f"{file} is damaged: {why}.",
-        why="without it the committed files are unknown",
+        why="Without this file, it is unknown which files are committed.",
         where=str(file),
-        fix=f"restore {file.parent} from a backup",
+        fix=f"Restore {file.parent} from a backup.",
         slug="commit-log-damaged",
     )

@@ -45,16 +45,16 @@ def read(checkpoint: Path) -> Identity | None:
             return None
         identity = Identity.from_json(body)
         if not _is_sound(identity):
-            raise TypeError("a field has the wrong type")
+            raise TypeError("A field has the wrong type.")
         return identity
     except (StoreError, TypeError) as exc:
         raise CheckpointError(
             f"{path}, which identifies the owner of {checkpoint.name}, is damaged.",
             why=exc.what if isinstance(exc, StoreError) else str(exc),
             where=str(path),
-            fix=f"if {shlex.quote(str(checkpoint))} is the right one:"
-            f" mv {shlex.quote(str(path))} {shlex.quote(str(path) + '.bad')}"
-            " (the next start writes a new one)",
+            fix=f"If {shlex.quote(str(checkpoint))} is the right checkpoint, move the damaged file"
+            " aside; the next start writes a new file:"
+            f" mv {shlex.quote(str(path))} {shlex.quote(str(path) + '.bad')}",
             slug="checkpoint-identity-damaged",
         ) from exc
 
@@ -68,7 +68,7 @@ def start_over(checkpoint: Path, sink: Path | None) -> str:
         for path in map(Path.absolute, paths)
         if os.path.lexists(path)
     ]
-    return f"to process again all input that the sources still have: {' && '.join(moves)}"
+    return f"to reprocess all input that the sources still have: {' && '.join(moves)}"
 
 
 def _free_name(path: Path) -> Path:
@@ -97,13 +97,13 @@ def verify(
     if layout.query_id is None and (known is not None or layout.is_started):
         return _lost_metadata(known, layout, sink)
     if known is not None and layout.query_id != known:
-        folder = f" and the {sink} that belongs to it" if sink is not None else ""
+        folder = f" and {sink}, which belongs to it" if sink is not None else ""
         return CheckpointError(
             f"The checkpoint of {pipeline}/{query} was replaced: its query id is"
-            f" {layout.query_id}, the last one was {known}.",
-            why="sinks that identify batches by query id would lose or duplicate rows",
+            f" {layout.query_id}, but it was {known} before.",
+            why="Sinks that identify batches by query id would lose or duplicate rows.",
             where=layout.path,
-            fix=f"restore the old folder; or, to continue with this one{folder},"
+            fix=f"Restore the old folder. Or, to continue with this checkpoint{folder}:"
             f" rm {shlex.quote(layout.path + '.json')}",
             slug="checkpoint-replaced",
         )
@@ -119,14 +119,15 @@ def _is_foreign(identity: Identity, pipeline: str, query: str, project: str | No
 def _foreign(
     identity: Identity, layout: Layout, pipeline: str, query: str, project: str | None
 ) -> CheckpointError:
-    ours = f"{pipeline}/{query}" + (f" of project {project!r}" if project is not None else "")
+    ours = f"{pipeline}/{query}" + (f" in project {project!r}" if project is not None else "")
     return CheckpointError(
-        f"This checkpoint belongs to {identity.pipeline}/{identity.query} of project"
+        f"This checkpoint belongs to {identity.pipeline}/{identity.query} in project"
         f" {identity.project!r}, not to {ours}.",
-        why="two queries on one checkpoint lose or duplicate rows",
+        why="Queries that share a checkpoint lose or duplicate rows.",
         where=layout.path,
-        fix="restore the old name of this query, or set another checkpoint and, for a file sink,"
-        f" another folder; if you renamed the query, rm {shlex.quote(layout.path + '.json')}",
+        fix="Restore the old name of this query, or set a different checkpoint and, for a file"
+        " sink, a different folder. If you renamed the query and want to keep this checkpoint:"
+        f" rm {shlex.quote(layout.path + '.json')}",
         slug="checkpoint-foreign",
     )
 
@@ -135,10 +136,10 @@ def _lost_metadata(known: str | None, layout: Layout, sink: Path | None) -> Chec
     metadata = shlex.quote(f"{layout.path}/metadata")
     if not layout.is_started:
         what = f"The checkpoint {layout.path} is empty, but query {known} has used it before."
-        fix = f"restore the folder from a backup; or, {start_over(Path(layout.path), sink)}"
+        fix = f"Restore the folder from a backup. Or, {start_over(Path(layout.path), sink)}"
     elif known is None:
         what = f"The checkpoint {layout.path} has batches but no usable `metadata` file."
-        fix = f"restore {metadata} from a backup"
+        fix = f"Restore {metadata} from a backup."
     else:
         content = json.dumps({"id": known}, separators=(",", ":"))
         crc = shlex.quote(f"{layout.path}/.metadata.crc")
@@ -146,7 +147,8 @@ def _lost_metadata(known: str | None, layout: Layout, sink: Path | None) -> Chec
         fix = f"rm -f {crc}; printf '%s' '{content}' > {metadata}"
     return CheckpointError(
         what,
-        why="without it Spark creates a new query id, and exactly-once sinks duplicate rows",
+        why="Without its `metadata` file, Spark creates a new query id, and exactly-once sinks"
+        " duplicate rows.",
         where=layout.path,
         fix=fix,
         slug="checkpoint-metadata-lost",

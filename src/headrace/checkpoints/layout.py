@@ -37,9 +37,10 @@ _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(delta|changelog|snapshot|zip)")
 # Headrace does not allow.
 _VERSIONS = {"offsets": ("v1",), "commits": ("v1", "v2")}
 _VERSION_FIX = {
-    "offsets": "run it with the Spark version that wrote it; v2 means that it was created with"
-    " spark.sql.streaming.queryEvolution.enableSourceEvolution, which must be off from the start",
-    "commits": "run it with the Spark version that wrote it",
+    "offsets": "Use the Spark version that wrote the checkpoint. If the format is v2, it was"
+    " created with spark.sql.streaming.queryEvolution.enableSourceEvolution, which must be off"
+    " from the start.",
+    "commits": "Use the Spark version that wrote the checkpoint.",
 }
 
 
@@ -116,7 +117,7 @@ def _read_metadata(path: Path, is_started: bool) -> tuple[str | None, tuple[Prob
         if not is_started:
             return None, ()
         what = f"{path} has batches but no file `metadata`, which contains the query id."
-        fix = f"restore {file}; its content is " + '{"id":"..."} with the id of the query'
+        fix = f"Restore {file}. Its content is " + '{"id":"..."}, with the id of the query.'
         return None, (Problem("checkpoint-metadata-missing", what, fix),)
     text, fault = text_of(file)
     if fault is None:
@@ -226,17 +227,19 @@ def _order_problems(
     if not commits:
         # An unfinished first batch is normal; a later one without any commit is not.
         if offsets and offsets[-1] > 0:
-            what = f"{path}: batch {offsets[-1]} is planned, but commits/ has no batch."
+            what = f"{path}: batch {offsets[-1]} is planned, but commits/ contains no batch."
             yield Problem("checkpoint-commits-missing", what, RESTORE)
         return
     last = commits[-1]
     if not offsets or last > offsets[-1]:
-        newest = f"ends at {offsets[-1]}" if offsets else "is empty"
-        what = f"{path}: commits/ ends at batch {last}, offsets/ {newest}."
+        newest = f"ends at batch {offsets[-1]}" if offsets else "is empty"
+        what = f"{path}: commits/ ends at batch {last}, but offsets/ {newest}."
         yield Problem("checkpoint-commits-ahead", what, RESTORE)
     elif offsets[-1] > last + 1:
-        what = f"{path}: offsets/ ends at batch {offsets[-1]}, but only {last} is committed."
-        fix = f"{RESTORE}; commits/ has lost batches {last + 1} to {offsets[-1] - 1}"
+        what = (
+            f"{path}: offsets/ ends at batch {offsets[-1]}, but the last committed batch is {last}."
+        )
+        fix = f"{RESTORE} commits/ has lost batches {last + 1} to {offsets[-1] - 1}."
         yield Problem("checkpoint-offsets-ahead", what, fix)
     for kind, numbers in (("offsets", [n for n in offsets if n <= last + 1]), ("commits", commits)):
         if missing := first_gap(numbers):
@@ -252,7 +255,7 @@ def _state_problems(path: Path, committed: int | None) -> Iterator[Problem]:
         for partition in numbered_entries(operator):
             for store in _stores(partition):
                 if (missing := _missing_version(store, committed + 1)) is not None:
-                    what = f"{store} lacks version {missing} of the state of batch {committed}."
+                    what = f"{store} lacks version {missing}, which batch {committed} needs."
                     yield Problem("checkpoint-state-missing", what, RESTORE)
 
 
@@ -281,6 +284,6 @@ def _unreadable(path: Path, why: str) -> Problem:
 
 def _log_fix(file: Path) -> str:
     return (
-        f"{RESTORE}; only if batch {file.name} is neither committed nor in the sink:"
+        f"{RESTORE} Only if batch {file.name} is neither committed nor in the sink:"
         f" mv {file} {file.parent.parent}/{file.parent.name}-{file.name}.bad"
     )

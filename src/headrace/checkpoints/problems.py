@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BYTES_MAX = 16 * 1024 * 1024  # larger than any offsets or commits file
-RESTORE = "restore the checkpoint from a backup"
+RESTORE = "Restore the checkpoint from a backup."
 
 
 class Problem(NamedTuple):
@@ -89,5 +89,5 @@ def checksum_mismatch(file: Path) -> Problem | None:
     if b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks) == sums[8:]:
         return None
     what = f"{file} does not match its checksum {crc.name}: one of the two was changed."
-    fix = f"restore both from a backup; if you edited {file.name} on purpose: rm {crc}"
+    fix = f"Restore both from a backup. If you edited {file.name} on purpose: rm {crc}"
     return Problem("checkpoint-crc-mismatch", what, fix)

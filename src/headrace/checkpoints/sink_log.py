@@ -31,7 +31,7 @@ def mismatch(query: str, checkpoint: Layout, folder: Path) -> CheckpointError | 
     if last is not None and (planned is None or last > planned):
         return _ahead(query, last, planned, folder, again)
     if done is not None and (last is None or last < done):
-        ends = f"ends at batch {last}" if last is not None else "has no batch"
+        ends = f"ends at batch {last}" if last is not None else "contains no batch"
         ends = ends if log.is_dir() else "does not exist"
         return _lost_log(f"{query} committed batch {done}, but {log} {ends}.", log, again)
     return None
@@ -40,11 +40,11 @@ def mismatch(query: str, checkpoint: Layout, folder: Path) -> CheckpointError | 
 def _ahead(query: str, last: int, planned: int | None, folder: Path, again: str) -> CheckpointError:
     begun = "is new" if planned is None else f"ends at batch {planned}"
     return CheckpointError(
-        f"The sink of {query} has batches up to {last}, but its checkpoint {begun}.",
-        why="a file sink skips batch numbers that its log contains, so rows of batches up to"
-        f" {last} would be lost",
+        f"The sink of {query} has batches up to {last}, but the checkpoint {begun}.",
+        why="A file sink skips batch numbers that are already in its log, so the rows of batches up"
+        f" to {last} would be lost.",
         where=str(folder / committed_files.LOG),
-        fix=f"restore the checkpoint that wrote {folder}; or, {again}",
+        fix=f"Restore the checkpoint that belongs to {folder}. Or, {again}",
         slug="sink-log-ahead",
     )
 
@@ -52,10 +52,10 @@ def _ahead(query: str, last: int, planned: int | None, folder: Path, again: str)
 def _lost_log(what: str, log: Path, again: str) -> CheckpointError:
     return CheckpointError(
         what,
-        why="the log lists the sink's committed files: rows of missing entries are lost, and Spark"
-        " fails at the next compaction of the log",
+        why="The log lists the sink's committed files. The rows of missing entries are lost, and"
+        " Spark fails at the next compaction of the log.",
         where=str(log),
-        fix=f"restore {log} from a backup, or restore the sink's path if it was changed; or,"
-        f" {again}",
+        fix=f"Restore {log} from a backup, or change the path of the sink back if it was changed."
+        f" Or, {again}",
         slug="sink-log-lost",
     )

@@ -79,13 +79,13 @@ def _source_problems(folder: Path, planned: int | None) -> Iterator[Problem]:
     base = max((number for number, file in found.items() if file.suffix), default=-1)
     used = sorted(number for number in found if number >= max(base, 0))
     if planned is not None and max(used, default=-1) < planned:
-        newest = f"ends at {used[-1]}" if used else "is empty or missing"
+        newest = f"ends at entry {used[-1]}" if used else "is empty or missing"
         what = f"{folder} {newest}, but offsets/ refers to entry {planned}."
         yield Problem("checkpoint-source-log-missing", what, RESTORE)
         return
     gap = first_gap([-1, *used] if base < 0 else used)
     if planned is not None and gap is not None:
-        what = f"{folder} lacks entry {gap}, but has entry {used[-1]}."
+        what = f"{folder} has entry {used[-1]}, but not entry {gap}."
         yield Problem("checkpoint-source-log-missing", what, RESTORE)
     for number in used:
         if fault := _fault(found[number], is_file_source=planned is not None):

@@ -23,7 +23,7 @@ _COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow"}
 @click.group()
 @shared_options
 def alerts() -> None:
-    """Alerts of pipelines, and of rows sent to hr.alert."""
+    """Alerts from pipelines and from hr.alert sinks."""
 
 
 @alerts.command("list")
@@ -46,7 +46,7 @@ def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
 @click.argument("number", type=int, metavar="ID")
 @pass_options_and_json
 def show(options: Options, number: int, json_: bool) -> None:
-    """Show one alert and what each channel was sent.
+    """Show one alert and what was sent to each channel.
 
     ID is the number in `alerts list`.
     """
@@ -59,7 +59,7 @@ def show(options: Options, number: int, json_: bool) -> None:
     for name, value in alert.data.items():
         click.echo(f"  {name}: {value}")
     if not sent:
-        click.echo("No channel was sent this alert.")
+        click.echo("This alert was not sent to any channel.")
         return
     table = tables.grid("at", "channel", "notice", "state", "attempts", "reply", wrap=["reply"])
     for delivery in sent:
@@ -76,7 +76,7 @@ def show(options: Options, number: int, json_: bool) -> None:
 def test(options: Options, channel: str, json_: bool) -> None:
     """Send a test notice to a channel, and resolve it.
 
-    Shows the reply of the service; exit code 1 if it does not accept the notice.
+    Shows the reply of the service; the exit code is 1 if the service rejects the notice.
     """
     replies = project_alerts.send_test(options.open(), channel)
     if json_:
@@ -87,13 +87,15 @@ def test(options: Options, channel: str, json_: bool) -> None:
 
 
 @alerts.command("listen")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="By default a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=0, help="Port; default: any free port."
+)
 @as_json
 def listen(port: int, json_: bool) -> None:
     """Receive notices on this machine, and print them.
 
     Use the printed address as the `url` of a channel (pagerduty, slack, teams, webhook) to see what
-    it sends, without an account at that service.
+    the channel sends, without an account at that service.
     """
     from headrace.alerts.receiver import Received, Receiver, Reply, reply_as_service
 
@@ -109,7 +111,7 @@ def listen(port: int, json_: bool) -> None:
         return reply
 
     with Receiver(answer, port) as receiver:
-        click.echo(f"Listening on {receiver.url}. Ctrl-C stops it.", err=json_)
+        click.echo(f"Listening on {receiver.url}. Press Ctrl-C to stop.", err=json_)
         with contextlib.suppress(KeyboardInterrupt):
             threading.Event().wait()
 

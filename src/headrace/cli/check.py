@@ -1,4 +1,4 @@
-"""`check`: find every problem of pipelines; with --connect also connect to their brokers.
+"""`check`: find every problem in pipelines; with --connect also connect to their brokers.
 
 --connect uses the definitions, the settings and our own clients: no Spark, no user code.
 """
@@ -29,7 +29,7 @@ from headrace.project import project_sinks
 def check(options: Options, names: tuple[str, ...], connect: bool, json_: bool) -> None:
     """Find every problem without starting a query.
 
-    NAME is a pipeline or the path of its file; the default is all pipelines of the project.
+    NAME is a pipeline or the path of its file; the default is all pipelines in the project.
     """
     work = options.open()
     found = definitions.define(work, names, quiet=json_)

@@ -20,15 +20,17 @@ from headrace.project.workspace import Workspace, resolve_pipeline
 @click.command()
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--accept-gap", is_flag=True, help="Continue once without records that the broker has deleted."
+    "--accept-gap",
+    is_flag=True,
+    help="Skip the records that the broker has deleted, for this start only.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_options
 def start(options: Options, name: str, accept_gap: bool, yes: bool) -> None:
     """Start the deployed version of a pipeline.
 
-    --accept-gap lists the records that were deleted before they were read, and asks; the audit
-    log records your answer.
+    --accept-gap lists the records that were deleted before they were read, and asks for
+    confirmation; the audit log records your answer.
     """
     work = options.open()
     accepted = _confirm_gaps(work, name, yes=yes) if accept_gap else None
@@ -53,7 +55,7 @@ def _confirm_gaps(work: Workspace, name: str, *, yes: bool) -> list[Gap]:
 def stop(options: Options, name: str, cut: bool) -> None:
     """Stop a pipeline at a batch boundary.
 
-    Reports the batch, and whether the query was cut at the deadline (exit code 1).
+    Reports the last batch of each query, and whether it was cut at the deadline (exit code 1).
     """
     text, code = _stop(options.open(), name, cut=cut)
     click.echo(text)
@@ -75,9 +77,10 @@ def _stop(work: Workspace, name: str, *, cut: bool) -> tuple[str, int]:
         ended = control.await_end(work, before, limits.timeout_s + 2 * limits.kill_s + 10)
     if ended is None:
         raise ControlError(
-            f'"{pipeline}" was asked to stop and has not ended.',
+            f'"{pipeline}" was asked to stop but has not ended.',
             where=str(work.places.log(before.name)),
-            fix=f"headrace status {pipeline}; headrace stop {pipeline} --cut does not wait",
+            fix=f"Check its state: headrace status {pipeline}. To stop it without waiting: "
+            f"headrace stop {pipeline} --cut",
             slug="stop-timeout",
         )
     is_requested_cut = cut and ended.ending == Ending.CUT

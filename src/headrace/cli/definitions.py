@@ -46,7 +46,9 @@ def define(work: Workspace, names: Sequence[str], *, quiet: bool = False) -> lis
     try:
         return define_version(work, version, found, quiet=quiet)
     finally:
-        versions.prune(work.places, time.time())  # `check` may never have a supervisor to do it
+        versions.prune(
+            work.places, time.time()
+        )  # users of `check` may never start a supervisor, which also does it
 
 
 def snapshot(work: Workspace, outside: Path | None = None) -> str:
@@ -57,10 +59,12 @@ def snapshot(work: Workspace, outside: Path | None = None) -> str:
         return versions.snapshot(work.project, work.places, work.settings.include, outside)
     except OSError as exc:
         raise SetupError(
-            f"The state folder cannot be written: {exc.strerror or exc}.",
-            why="Headrace keeps the deployed code there, so that a restart never deploys.",
+            f"Cannot write to the state folder: {exc.strerror or exc}.",
+            why="Headrace keeps a copy of the deployed code there, so that restarts use the same "
+            "code.",
             where=str(exc.filename or work.places.state),
-            fix="free disk space, make it writable, or set [project] state to another folder",
+            fix="Free disk space, make the folder writable, or set [project] state to another "
+            "folder.",
             slug="state-unwritable",
         ) from exc
 
@@ -118,7 +122,7 @@ def _read(work: Workspace, version: str, target: Target) -> Definition:
         raise SetupError(
             f'The check of "{target.pipeline}" succeeded but wrote no definition.',
             where=str(path),
-            fix="run it again; if that does not help, remove the folder of this version",
+            fix="Run the check again. If that does not help, delete the folder of this version.",
             slug="no-definition",
         )
     return Definition.from_json(body)

@@ -33,10 +33,10 @@ from headrace.project.workspace import Workspace, open_workspace, target
 from headrace.supervisor import process
 
 POLL_S = 0.2
-SILENCE_S = 240.0  # --for is extended by at most this, until the silent cluster is noticed
-RESULTS_S = 600.0  # with --for, for the first batch of every query
-READ_S = 180.0  # for the rest of the input after the generator has ended
-TAKE_S = 15.0  # for the supervisor to store the last alert rows
+SILENCE_S = 240.0  # --for is extended by at most this, until the silent cluster is detected
+RESULTS_S = 600.0  # with --for: time until every query has committed its first batch
+READ_S = 180.0  # time to read the rest of the input after the generator has ended
+TAKE_S = 15.0  # time for the supervisor to store the last alert rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +186,8 @@ class _Session:
                     return True
                 phase = f"{until - now:.0f} s to go; {watcher.why}"
                 if now >= until:
-                    phase = "waiting until the silent cluster is noticed (a restart resets its "
-                    phase += f"minute); {watcher.why}"
+                    phase = "waiting until the silent cluster is detected (a restart resets the "
+                    phase += f"one-minute timer); {watcher.why}"
             screen.show(watcher.take_snapshot(phase))
             time.sleep(POLL_S)
         return True
@@ -213,7 +213,7 @@ class _Session:
             watcher.look()
             if watcher.is_over():
                 return False
-            words = f"no more input; {left[0]}, then the demo stops (Ctrl-C stops it now)"
+            words = f"no more input; finishing: {left[0]} (Ctrl-C stops the demo now)"
             screen.show(watcher.take_snapshot(words))
             time.sleep(POLL_S)
         watcher.look()
@@ -242,10 +242,11 @@ class _Session:
         if self.generator.code is not None:
             raise SetupError(
                 f"The log generator ended unexpectedly, with code {self.generator.code}.",
-                why=process.tail_of(self.demo.generator_log).strip() or "it printed nothing",
+                why=process.tail_of(self.demo.generator_log).strip() or "It printed nothing.",
                 where=str(self.demo.generator_log),
-                fix=f"check the disk space{' and the broker' * self.options.kafka}; "
-                f"{self.options.command} resumes the demo",
+                fix=f"Check the disk space{' and the broker' * self.options.kafka}, then resume "
+                "the "
+                f"demo: {self.options.command}",
                 slug="demo-generator-ended",
             )
 
@@ -259,7 +260,7 @@ def _report(
         say(f"details: headrace --project {options.folder} why {PIPELINE}")
         return run_end.code_of(ended.exit, needs_attention=True, script=False)
     if not ended.is_read:
-        say("not all input was read, so nothing is counted; the next start reads the rest")
+        say("not all input was read, so nothing was counted; the next start reads the rest")
         return 1 if options.for_s is not None else run_end.stop_code(ended.exit)
     found = count_outputs(transport, demo)
     latencies = transport.latencies()

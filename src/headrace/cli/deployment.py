@@ -1,4 +1,4 @@
-"""`up` and `down`: deploy and keep running under a detached supervisor; drain all and end it."""
+"""`up` and `down`: deploy and keep running under a detached supervisor; drain all and stop it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ class _WithArguments(click.Command):
 def up(ctx: click.Context, names: tuple[str, ...], foreground: bool) -> None:
     """Deploy pipelines and keep them running.
 
-    Deploys the working folder: the named pipelines, or all of the project. Starts the supervisor
-    if none is running. Drains running pipelines whose version changes and starts the new version.
-    `headrace up script.py -- ARGS` keeps a script running.
+    Deploys the working folder: the named pipelines, or all pipelines in the project. Starts the
+    supervisor if none is running. Drains running pipelines whose version changes, and starts the
+    new version. `headrace up script.py -- ARGS` keeps a script running.
 
-    --foreground is for systemd and containers. Without names it starts what was deployed and
-    deploys nothing, so restarting the service never deploys. Only if nothing was ever deployed, it
-    deploys the whole project. Deploy with `headrace up` from another terminal.
+    --foreground is for systemd and containers. Without names, it starts the versions that are
+    already deployed, so restarting the service never deploys new code; only if nothing has ever
+    been deployed does it deploy the whole project. To deploy, run `headrace up` in another
+    terminal.
     """
     work = ctx.ensure_object(Options).open()
     begin = _up_in_foreground if foreground else _up
@@ -68,10 +69,10 @@ def up(ctx: click.Context, names: tuple[str, ...], foreground: bool) -> None:
 )
 @pass_options
 def down(options: Options, timeout: float) -> None:
-    """Drain all pipelines and end the supervisor.
+    """Drain all pipelines and stop the supervisor.
 
-    Headrace remembers what should run: `headrace up --foreground` starts it again as deployed,
-    `headrace up` deploys the working folder.
+    Headrace remembers which pipelines should run: `headrace up --foreground` starts the deployed
+    versions again, and `headrace up` deploys the working folder.
     """
     raise click.exceptions.Exit(_down(options.open(), timeout))
 
@@ -101,9 +102,9 @@ def _up_in_foreground(work: Workspace, names: Sequence[str], args: tuple[str, ..
     if running is not None:
         raise ControlError(
             f"A supervisor is already running for {work.project}: process {running.pid}.",
-            why="A project has one supervisor; it holds a lock.",
+            why="A project can have only one supervisor, which holds a lock.",
             where=str(work.places.supervisor_lock),
-            fix="headrace down, then run this command again",
+            fix="Run headrace down, then run this command again.",
             slug="supervisor-running",
         )
     if names or not desired.read_all(work.places):
@@ -211,7 +212,8 @@ def _await_down(
                 raise ControlError(
                     f"Some processes were still running after {timeout_s:g} s.",
                     where=str(work.places.supervisor_log),
-                    fix="headrace status shows them; headrace down waits again",
+                    fix="To see which ones, run headrace status. To wait longer, run headrace "
+                    "down again.",
                     slug="down-timeout",
                 )
             time.sleep(POLL_S)
@@ -220,7 +222,9 @@ def _await_down(
         ended = runs.read(work.places, run.name)
         click.echo(run_end.report(run.spec.pipeline, ended.exit if ended else None))
         code = max(code, run_end.stop_code(ended.exit if ended else None))
-    click.echo("The supervisor has ended. headrace up deploys the working folder and starts it.")
+    click.echo(
+        "The supervisor has stopped. To deploy the working folder and start again: headrace up"
+    )
     return code
 
 

@@ -36,7 +36,7 @@ LOCK_S = 20.0
 def run(
     work: Workspace, name: str, args: tuple[str, ...], interrupts: Interrupts, replaces: bool
 ) -> int:
-    """`replaces`: also a pipeline that the supervisor keeps running; it is restored at the end."""
+    """`replaces`: allows a pipeline that the supervisor already runs; it is restored at the end."""
     goal = target(work, name, args)
     if interrupts.is_set():
         return _report_nothing_started()
@@ -74,7 +74,9 @@ def _restore_previous(work: Workspace, asked: Request, own: OwnSupervisor | None
     if item is None or item.former is None or item.session != asked.id:
         return
     if own is not None:
-        say(f"{asked.pipeline}: restored version {item.former['version']}; start it: headrace up")
+        say(
+            f"{asked.pipeline}: restored version {item.former['version']}; to start it: headrace up"
+        )
         return
     try:
         request = control.request(work, Action.RESTORE, asked.pipeline)
@@ -151,7 +153,7 @@ def _wait_until_locked(work: Workspace, own: OwnSupervisor) -> None:
             raise SetupError(
                 f"The supervisor did not start within {LOCK_S:.0f} s.",
                 where=str(work.places.state),
-                fix="check whether the disk of the state folder is full or hangs",
+                fix="Check whether the disk that holds the state folder is full or not responding.",
                 slug="supervisor-start",
             )
         time.sleep(0.02)
@@ -195,7 +197,7 @@ class _ForegroundRun:
                     break
             if self.stop_by is not None and time.monotonic() > self.stop_by:
                 raise ControlError(
-                    f'"{pipeline}" was asked to stop and has not ended.',
+                    f'"{pipeline}" was asked to stop but has not ended.',
                     where=str(self.work.places.supervisor_log),
                     fix=f"headrace status {pipeline}",
                     slug="stop-timeout",
@@ -213,7 +215,7 @@ class _ForegroundRun:
         if self.heard == 1:
             self.was_waiting = self._exit(follower) is not None
             text = f"draining: waiting for the running batches, up to {limits.timeout_s:g} s; "
-            text += "Ctrl-C again cuts"
+            text += "press Ctrl-C again to cut"
             say("stopping: nothing is running" if self.was_waiting else text, colour="yellow")
             self._ask(Action.STOP)
             self.stop_by = time.monotonic() + limits.timeout_s + 2 * limits.kill_s + 30

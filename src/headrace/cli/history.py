@@ -24,8 +24,10 @@ def progress(options: Options, name: str, count: int, json_: bool) -> None:
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.option("-f", "--follow", is_flag=True, help="Print new lines, including those of new runs.")
-@click.option("-n", "lines", default=100, show_default=True, help="How many lines.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Keep printing new lines, including those of new runs."
+)
+@click.option("-n", "lines", default=100, show_default=True, help="Number of lines.")
 @click.option("--run", "run_", metavar="RUN", help="Show this run; the default is the newest.")
 @pass_options_and_json
 def logs(
@@ -38,8 +40,8 @@ def logs(
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.option("-f", "--follow", is_flag=True, help="Print new events.")
-@click.option("-n", "count", default=50, show_default=True, help="How many events.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new events.")
+@click.option("-n", "count", default=50, show_default=True, help="Number of events.")
 @click.option("--all", "all_", is_flag=True, help="Also show progress, idle and heartbeat events.")
 @pass_options_and_json
 def events(options: Options, name: str, follow: bool, count: int, all_: bool, json_: bool) -> None:

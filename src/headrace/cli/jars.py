@@ -22,13 +22,13 @@ MAVEN = "mvn"
 
 @click.group()
 def jars() -> None:
-    """Jars of connectors: Kafka's, and a development broker."""
+    """Jars for the Kafka connector and a development broker."""
 
 
 @jars.command("list")
 @as_json
 def list_(json_: bool) -> None:
-    """List the jars, fetched or not."""
+    """List the jars and whether they have been fetched."""
     rows = [_row(bundle) for bundle in bundles.BUNDLES.values()]
     if json_:
         tables.print_json({"spark": bundles.spark_version(), "jars": rows})
@@ -67,7 +67,7 @@ def _print_older(version: str | int | None) -> None:
 def fetch(name: str, json_: bool) -> None:
     """Fetch jars with Maven, once for this installation.
 
-    Sessions then need no network. Run it again after an update of PySpark: jars of another
+    Sessions then need no network. Run it again after you update PySpark: jars for a different
     version are ignored.
     """
     bundle = bundles.BUNDLES[name]
@@ -87,8 +87,8 @@ def fetch_bundle(bundle: Bundle) -> list[Path]:
     if shutil.which(MAVEN) is None:
         raise SetupError(
             "Maven is required to fetch jars, but was not found.",
-            why=f"There is no program {MAVEN} on PATH.",
-            fix="install it (Debian: apt-get install maven), or put these jars into "
+            why=f"The program {MAVEN} is not on PATH.",
+            fix="Install it (Debian: apt-get install maven), or copy these jars to "
             f"{target} yourself: {bundles.coordinate(bundle) or bundle.what}",
             slug="maven-missing",
         )
@@ -116,7 +116,7 @@ def _keep(bundle: Bundle, scratch: Path, target: Path) -> None:
     if bundle.coordinate:
         found = bundles.exclude_provided(found, _spark_jars())
     if not found:
-        raise _fetch_error(bundle, "Maven fetched no jar")
+        raise _fetch_error(bundle, "Maven fetched no jars.")
     fresh = scratch / "fresh"
     fresh.mkdir()
     for path in found:
@@ -136,10 +136,10 @@ def _spark_jars() -> list[Path]:
 
 def _fetch_error(bundle: Bundle, why: str) -> SetupError:
     return SetupError(
-        f"The jars of {bundle.name} could not be fetched.",
+        f"Could not fetch the {bundle.name} jars.",
         why=why,
         where=str(bundles.folder(bundle)),
-        fix="check the repositories in Maven's settings.xml and the version in the message above, "
-        f"then run headrace jars fetch {bundle.name} again",
+        fix="Check the repositories in Maven's settings.xml and the version in the message above, "
+        f"then run headrace jars fetch {bundle.name} again.",
         slug="jars-failed",
     )

@@ -48,7 +48,7 @@ def kafka() -> None:
 )
 @pass_options_and_json
 def up(options: Options, port: int | None, json_: bool) -> None:
-    """Start the broker; its data is in .headrace/kafka."""
+    """Start the broker; it keeps its data in .headrace/kafka."""
     work = options.open()
     with spinner.show("starting the broker", quiet=json_):
         found = start_broker(work.places, port)
@@ -61,13 +61,13 @@ def up(options: Options, port: int | None, json_: bool) -> None:
 @click.option("--delete", is_flag=True, help="Also delete all topics.")
 @pass_options_and_json
 def down(options: Options, delete: bool, json_: bool) -> None:
-    """End the broker."""
+    """Stop the broker."""
     work = options.open()
     was_up = stop_broker(work.places)
     if delete:
         shutil.rmtree(work.places.broker.parent, ignore_errors=True)
-    words = "Kafka has ended" if was_up else "Kafka was not running"
-    words += "; its data is deleted" if delete else ""
+    words = "Kafka has stopped" if was_up else "Kafka was not running"
+    words += "; its data was deleted" if delete else ""
     tables.print_either(words, {"ended": was_up, "deleted": delete}, json_=json_)
 
 
@@ -111,7 +111,7 @@ def start_broker(
     folder = (jars.fetched_files(bundle) or fetch_bundle(bundle))[0].parent
     settings, log = home / "server.properties", home / "broker.log"
     if port is not None and not _is_free(port):
-        raise _start_error(f"port {port} is taken by another program", log)
+        raise _start_error(f"Port {port} is in use by another program.", log)
     chosen = port or _previous_port(places) or free_port(PORT)
     settings.write_text(properties(chosen, free_port(0), home / "data"))
     _format(home, folder)
@@ -178,7 +178,7 @@ def _await(started: Process, port: int, log: Path, is_cancelled: Callable[[], bo
         process.collect_children()
         time.sleep(POLL_S)
     process.end_now(started)
-    raise _start_error(process.tail_of(log).strip() or "it printed nothing", log)
+    raise _start_error(process.tail_of(log).strip() or "It printed nothing.", log)
 
 
 def _previous_port(places: StatePaths) -> int | None:
@@ -213,7 +213,8 @@ def _start_error(why: str, log: Path) -> SetupError:
         "The Kafka broker did not start.",
         why=why[-2000:],
         where=str(log),
-        fix="headrace kafka up --port PORT uses another port; headrace kafka down --delete removes "
-        "its data",
+        fix="Use another port: headrace kafka up --port PORT. To start with empty topics, delete "
+        "the "
+        "broker's data: headrace kafka down --delete",
         slug="broker-start",
     )

@@ -31,7 +31,7 @@ WAIT_S = 15.0  # the page's process imports its libraries first
 @click.option("--revoke-all", is_flag=True, help="Revoke every link, session and API key.")
 @pass_options_and_json
 def token(options: Options, role: str, program: str | None, revoke_all: bool, json_: bool) -> None:
-    """Print a link to the page.
+    """Print a link to the web page.
 
     The link works once, within an hour.
     """
@@ -46,7 +46,7 @@ def token(options: Options, role: str, program: str | None, revoke_all: bool, js
     elif program:
         body = {"key": program_key(work, program, role)}
         words = (
-            f"API key of {program}; it is not shown again. Send it as a header:\n"
+            f"API key for {program}; it will not be shown again. Send it as a header:\n"
             f"  Authorization: Bearer {body['key']}"
         )
     else:
@@ -59,11 +59,11 @@ def link(work: Workspace, role: str) -> str:
     found = page.listening(work.places)
     if found is None:
         what = "The page is not running."
-        why, fix = "The supervisor starts it; headrace up starts both.", "headrace up"
+        why, fix = "The page is started by the supervisor.", "headrace up"
         if not work.settings.web.enabled:
             what = "The page is switched off."
             why = "[web] enabled is false, or HEADRACE_WEB is off."
-            fix = "set [web] enabled = true"
+            fix = "Set [web] enabled = true, and unset HEADRACE_WEB."
         raise ControlError(what, why=why, where=str(work.places.web_log), fix=fix, slug="no-page")
     made_at, valid_s = time.time(), api_keys.LOGIN_S
     secret = api_keys.make(work.places, KeyKind.LOGIN, who(), Role(role), made_at, valid_s)
@@ -73,7 +73,7 @@ def link(work: Workspace, role: str) -> str:
 def program_key(work: Workspace, name: str, role: str) -> str:
     if not name.isprintable() or not 0 < len(name) <= 100:
         raise ConfigError(
-            "A program's name must have 1 to 100 printable characters.", slug="bad-value"
+            "The name of a program must have 1 to 100 printable characters.", slug="bad-value"
         )
     lock.prepare_state(work.places)
     return api_keys.make(

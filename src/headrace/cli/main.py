@@ -23,29 +23,29 @@ from headrace.spelling import closest
 # In the order in which a new user needs them. A test compares the texts with the commands' help.
 COMMANDS = {
     "demo": ("headrace.cli.run:demo", "See a streaming application at work, on files or on Kafka"),
-    "init": ("headrace.cli.scaffold:init", "Write a small project that runs"),
+    "init": ("headrace.cli.scaffold:init", "Create a small working project"),
     "check": ("headrace.cli.check:check", "Find every problem without starting a query"),
-    "run": ("headrace.cli.run:run", "Run one pipeline or script here; Ctrl-C drains"),
+    "run": ("headrace.cli.run:run", "Run a pipeline or script in the foreground"),
     "up": ("headrace.cli.deployment:up", "Deploy pipelines and keep them running"),
-    "down": ("headrace.cli.deployment:down", "Drain all pipelines and end the supervisor"),
-    "status": ("headrace.cli.status:status", "Show what runs, its state, and why"),
-    "why": ("headrace.cli.why:why", "Explain the state of a pipeline, and what to do"),
-    "wait": ("headrace.cli.status:wait", "Wait for a state; exit code 1 after the timeout"),
+    "down": ("headrace.cli.deployment:down", "Drain all pipelines and stop the supervisor"),
+    "status": ("headrace.cli.status:status", "Show what is running, its state, and why"),
+    "why": ("headrace.cli.why:why", "Explain a pipeline's state and what to do about it"),
+    "wait": ("headrace.cli.status:wait", "Wait for a state; exit with code 1 on timeout"),
     "progress": ("headrace.cli.history:progress", "Show the progress of each query"),
     "logs": ("headrace.cli.history:logs", "Show the output of a pipeline's driver"),
     "events": ("headrace.cli.history:events", "Show what happened: starts, ends, failures"),
     "versions": ("headrace.cli.history:versions", "List deployed versions"),
-    "alerts": ("headrace.cli.alerts:alerts", "Alerts of pipelines, and of rows sent to hr.alert"),
+    "alerts": ("headrace.cli.alerts:alerts", "Alerts from pipelines and from hr.alert sinks"),
     "quarantine": ("headrace.cli.quarantine:quarantine", "Records that could not be parsed"),
     "sql": ("headrace.cli.sql:sql", "Query committed results with SQL"),
     "start": ("headrace.cli.control:start", "Start the deployed version of a pipeline"),
     "stop": ("headrace.cli.control:stop", "Stop a pipeline at a batch boundary"),
     "restart": ("headrace.cli.control:restart", "Drain a pipeline and start it again"),
     "rollback": ("headrace.cli.control:rollback", "Go back to an earlier version"),
-    "jars": ("headrace.cli.jars:jars", "Jars of connectors: Kafka's, and a development broker"),
+    "jars": ("headrace.cli.jars:jars", "Jars for the Kafka connector and a development broker"),
     "kafka": ("headrace.cli.kafka:kafka", "A Kafka broker for development, on this machine"),
-    "lag": ("headrace.cli.status:lag", "Show how far queries are behind in Kafka"),
-    "token": ("headrace.cli.links:token", "Print a link to the page"),
+    "lag": ("headrace.cli.status:lag", "Show how far queries lag behind in Kafka"),
+    "token": ("headrace.cli.links:token", "Print a link to the web page"),
     "service": ("headrace.cli.service:service", "Run the supervisor under systemd"),
     "warm": ("headrace.cli.warm:warm", "Make pipelines start faster on this machine"),
 }
@@ -94,7 +94,7 @@ class Headrace(click.Group):
             raise ConfigError(
                 f'Unknown command "{name}".',
                 why=f'Did you mean "{close}"?' if close else None,
-                fix=f"headrace {close} --help" if close else "headrace --help lists them all",
+                fix=f"headrace {close} --help" if close else "List all commands: headrace --help",
                 slug="unknown-command",
             )
         return super().resolve_command(ctx, args)
@@ -134,7 +134,7 @@ def main(ctx: click.Context) -> None:
     """Keeps PySpark Structured Streaming running: supervises, restarts, explains.
 
     \b
-    Begin:  headrace init hello && cd hello && headrace run hello
+    Get started:  headrace init hello && cd hello && headrace run hello
     """
     ctx.ensure_object(Options)
     if os.environ.get("NO_COLOR"):

@@ -47,13 +47,13 @@ def shared_options(command: F) -> F:
     profile = option(
         "--profile",
         metavar="NAME",
-        help="Profile of headrace.toml (or HEADRACE_PROFILE); by default dev.",
+        help="Profile in headrace.toml (or set HEADRACE_PROFILE); default: dev.",
     )
     project = option(
         "--project",
         metavar="DIR",
         type=click.Path(file_okay=False),
-        help="Folder of the project; by default the nearest one with a headrace.toml.",
+        help="Project folder; default: the nearest parent folder with a headrace.toml.",
     )
     return project(profile(debug(command)))
 

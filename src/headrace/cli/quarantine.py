@@ -31,7 +31,7 @@ def quarantine() -> None:
     type=click.IntRange(min=0, max=1000),
     default=10,
     show_default=True,
-    help="How many of the newest records to show.",
+    help="Number of newest records to show.",
 )
 @pass_options_and_json
 def list_(options: Options, name: str | None, newest: int, json_: bool) -> None:
@@ -54,7 +54,9 @@ def find(work: Workspace, name: str | None, newest: int) -> list[Quarantine]:
         raise ConfigError(
             f"Unknown quarantine {name!r}.",
             why=f"Known: {', '.join(sorted(map(_full_name, seen))) or 'none yet'}.",
-            fix=f"Did you mean {meant!r}?" if meant else "headrace quarantine list shows all",
+            fix=f"Did you mean {meant!r}?"
+            if meant
+            else "List all quarantines: headrace quarantine list",
             slug="unknown-quarantine",
         )
     return chosen
@@ -70,7 +72,7 @@ def _full_name(quarantine: Quarantine) -> str:
 
 def print_all(seen: list[Quarantine]) -> None:
     if not seen:
-        click.echo("No quarantine: no deployed pipeline uses hr.parse_json.")
+        click.echo("There is no quarantine: no deployed pipeline uses hr.parse_json.")
         return
     for found in seen:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.reasons.items())

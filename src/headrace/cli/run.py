@@ -12,7 +12,7 @@ import click
 from headrace.cli.options import Options, Seconds, pass_options, pass_options_and_json
 from headrace.cli.signals import Interrupts
 
-DEMO_RATE = 300  # lines a second; two cores keep up with ease
+DEMO_RATE = 300  # lines per second; two cores keep up easily
 
 
 @click.command()
@@ -23,10 +23,11 @@ DEMO_RATE = 300  # lines a second; two cores keep up with ease
 )
 @pass_options
 def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> None:
-    """Run one pipeline or script here; Ctrl-C drains.
+    """Run a pipeline or script in the foreground.
 
-    Deploys the working folder as a version marked dev. Restarts within this run use that copy.
-    Refuses a pipeline that the supervisor keeps running, unless --replace is given; its version,
+    Ctrl-C drains it: every query stops at a batch boundary. Press Ctrl-C again to cut.
+    Deploys the working folder as a version marked dev; restarts during this run use that copy.
+    A pipeline that the supervisor already runs is refused, unless --replace is given; its version,
     profile and state are then restored when this run ends.
     A file without Headrace definitions is a script: it runs unchanged, with ARGS as its arguments.
     """
@@ -43,14 +44,14 @@ def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> No
     "directory",
     metavar="DIR",
     type=click.Path(file_okay=False),
-    help="Folder of the demo, by default headrace-demo; an existing demo is resumed.",
+    help="Folder for the demo; default: headrace-demo. An existing demo is resumed.",
 )
 @click.option(
     "--for",
     "for_s",
     metavar="TIME",
     type=Seconds(),
-    help="End this long after the first batch of every query; without it, Ctrl-C ends the demo.",
+    help="Stop this long after all queries have committed a batch; by default, run until Ctrl-C.",
 )
 @click.option(
     "--rate",
@@ -63,7 +64,7 @@ def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> No
 @click.option(
     "--kafka",
     is_flag=True,
-    help="Use a Kafka broker, which the demo starts: results in milliseconds.",
+    help="Use Kafka instead of files, for results within milliseconds. Starts a broker if needed.",
 )
 @pass_options_and_json
 def demo(

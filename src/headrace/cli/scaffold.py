@@ -1,4 +1,4 @@
-"""`init`: writes a small project that runs, complete and commented.
+"""`init`: creates a small working project, complete and commented.
 
 Invariant: no existing file is touched; if one would be, nothing at all is written.
 """
@@ -33,10 +33,10 @@ path = "data/counts"
 """
 
 _PIPELINE = '''\
-"""Hello: words of text files, kept as Parquet, and counted by minute.
+"""Hello: reads words from text files, stores them as Parquet and counts them per minute.
 
     headrace check        finds mistakes before anything runs
-    headrace run hello    runs it here; Ctrl-C drains
+    headrace run hello    runs it in the foreground; Ctrl-C drains it
     headrace up           keeps it running; headrace status shows its state
 """
 
@@ -60,7 +60,7 @@ def kept(words):
 
 @hr.stream(to="counts", every="5 seconds")
 def counted(words):
-    """Counts by minute; a minute is written when the watermark has passed it."""
+    """Counts per minute; a minute is written once the watermark has passed it."""
     minute = F.window("at", "1 minute")
     counts = words.withWatermark("at", "10 seconds").groupBy(minute, "word").count()
     return counts.select(F.col("window.start").alias("minute"), "word", "count")
@@ -83,7 +83,7 @@ _README = """\
 # {name}
 
     headrace check        # show the pipelines, and every problem at once
-    headrace run hello    # run one here; Ctrl-C drains
+    headrace run hello    # run it in the foreground; Ctrl-C drains it
     echo "one more line" > incoming/more.txt     # in another terminal: new input
     headrace up           # keep it running; status: headrace status; stop: headrace down
 """
@@ -93,7 +93,7 @@ _README = """\
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(file_okay=False))
 @pass_options
 def init(options: Options, directory: str) -> None:
-    """Write a small project that runs.
+    """Create a small working project.
 
     It has settings, one pipeline and sample input.
 
@@ -122,10 +122,10 @@ def write(folder: Path) -> list[Path]:
     clashes = [name for name in content if (folder / name).exists()]
     if clashes:
         raise ConfigError(
-            f"{folder} already has {', '.join(clashes)}.",
+            f"{folder} already contains {', '.join(clashes)}.",
             why="init never overwrites a file, so nothing was written.",
             where=str(folder),
-            fix="choose a new folder: headrace init DIR",
+            fix="Choose a new folder: headrace init DIR",
             slug="init-clash",
         )
     try:
@@ -134,9 +134,9 @@ def write(folder: Path) -> list[Path]:
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as exc:
         raise SetupError(
-            f"Cannot write into {folder}: {exc.strerror or exc}.",
+            f"Cannot write to {folder}: {exc.strerror or exc}.",
             where=str(exc.filename or folder),
-            fix="choose a folder that you can write to: headrace init DIR",
+            fix="Choose a folder that you can write to: headrace init DIR",
             slug="cannot-write",
         ) from exc
     return [folder / name for name in content]
@@ -147,6 +147,6 @@ def next_steps(folder: Path) -> str:
     step = "" if inside else f"  cd {folder}\n"
     return (
         f"\nNext:\n{step}  headrace check        find mistakes before anything runs\n"
-        "  headrace run hello    run it here; Ctrl-C drains\n"
+        "  headrace run hello    run it in the foreground; Ctrl-C drains it\n"
         "  headrace up           keep it running"
     )

@@ -54,9 +54,9 @@ def sql(
       headrace sql "SELECT level, count(*) FROM metrics GROUP BY level"
       headrace sql "SELECT * FROM parquet.`data/metrics` LIMIT 5"
 
-    Uses Spark's dialect, run by DuckDB: starts no JVM and changes nothing. A query sees only
-    committed data, never half a batch. `-` as SQL reads standard input. Without SQL it lists the
-    tables.
+    Queries use Spark's SQL dialect, but run in DuckDB: no JVM is started, and nothing is changed.
+    A query sees only committed data, never part of a batch. Pass `-` as SQL to read the query from
+    standard input. Without SQL, the tables are listed.
     """
     work = options.open()
     if text is None:
@@ -88,7 +88,7 @@ def _query_spark(
         question = {"sql": sql, "tables": views, "rows_max": rows_max, "answer": str(answer)}
         spec = definitions.child_spec(work, definitions.snapshot(work), "sql")
         spec = replace(spec, question=question)
-        with spinner.show("running the query in Spark (a JVM starts)", quiet=quiet):
+        with spinner.show("running the query in Spark (starts a JVM)", quiet=quiet):
             ended = process.to_the_end(work.places, spec, timeout_s)
         if ended.code != 0:
             kind = SetupError if ended.code == 3 else SqlError
@@ -137,7 +137,7 @@ def print_result(result: QueryResult, *, json_: bool) -> None:
     with screen.capture() as printed:
         screen.print(grid)
     click.echo("\n".join(line.rstrip() for line in printed.get().splitlines()))
-    click.secho("\n" + _footer(result), dim=True, err=True)  # apart from the rows also in `2>&1 |`
+    click.secho("\n" + _footer(result), dim=True, err=True)  # apart from the rows, even in `2>&1 |`
 
 
 def _footer(result: QueryResult) -> str:

@@ -23,7 +23,7 @@ POLL_S = 0.25
 @click.option("-w", "--watch", is_flag=True, help="Show changes until Ctrl-C.")
 @pass_options_and_json
 def status(options: Options, names: tuple[str, ...], watch: bool, json_: bool) -> None:
-    """Show what runs, its state, and why."""
+    """Show what is running, its state, and why."""
     work = options.open()
     if watch:
         tables.watch(lambda: project_status.overview(work, names), json_=json_)
@@ -47,7 +47,7 @@ def status(options: Options, names: tuple[str, ...], watch: bool, json_: bool) -
 @click.option("--timeout", type=Seconds(), default="60s", show_default=True)
 @pass_options_and_json
 def wait(options: Options, name: str, until: str, timeout: float, json_: bool) -> None:
-    """Wait for a state; exit code 1 after the timeout."""
+    """Wait for a state; exit with code 1 on timeout."""
     seen = wait_until(options.open(), name, until, timeout)
     words = f"{seen.name} is {seen.state}: {seen.why}"
     tables.print_either(words, seen.to_json(), json_=json_)
@@ -101,9 +101,10 @@ def _timeout_error(
     if seen and seen.queries:
         instead += "; " + ", ".join(f"{query.name} {query.state}" for query in seen.queries)
     return Error(
-        f'"{name}" was not {until} within {timeout_s:g} s.',
+        f'"{name}" did not reach the state {until} within {timeout_s:g} s.',
         why=f"{instead}.",
-        fix=f"headrace why {pipeline}, or wait longer: --timeout {max(2 * timeout_s, 60):g}s",
+        fix=f"Run headrace why {pipeline}, or wait longer with "
+        f"--timeout {max(2 * timeout_s, 60):g}s.",
         slug="wait-timeout",
     )
 
@@ -113,11 +114,11 @@ def _timeout_error(
 @click.option("--partitions", is_flag=True, help="Also show each partition.")
 @pass_options_and_json
 def lag(options: Options, name: str | None, partitions: bool, json_: bool) -> None:
-    """Show how far queries are behind in Kafka.
+    """Show how far queries lag behind in Kafka.
 
-    Shows records and seconds behind, the time to catch up at the current rate, and the time until
-    the broker deletes unread records, also for queries that are not running. Updated every 5
-    seconds while the supervisor is running.
+    Shows how many records and seconds each query is behind, how long it takes to catch up at the
+    current rate, and when the broker will delete unread records. Queries that are not running are
+    included. The values are updated every 5 seconds while the supervisor is running.
     """
     work = options.open()
     wanted = resolve_pipeline(work, name) if name else None

@@ -105,7 +105,7 @@ def overview(seen: Overview) -> RenderableType:
         if status.state != State.DEGRADED:  # its findings follow
             parts.append(Text(f"  {status.why}", style="dim"))
         if status.edited:
-            words = f"  edited since deploy; headrace up {status.name} deploys it"
+            words = f"  edited since it was deployed; to deploy it again: headrace up {status.name}"
             parts.append(Text(words, style="yellow"))
         if status.queries:
             parts.append(_query_table(status.queries))

@@ -22,9 +22,9 @@ WITHIN_S = 300.0
 def warm(json_: bool) -> None:
     """Make pipelines start faster on this machine.
 
-    Run it once; it takes about a minute. Java writes the classes that Spark loads into a file
-    beside the installation, and every driver started later maps it into memory. Run it again after
-    an update of Java or PySpark; until then the file is ignored. Useful in a container image.
+    Run it once; it takes about a minute. Java saves the classes that Spark loads to a file next to
+    the installation, and drivers that start later map this file into memory. After you update Java
+    or PySpark, run it again; until then, the file is ignored. Useful in a container image.
     """
     java.check()
     began, archive = time.monotonic(), class_archive.default_path()
@@ -46,7 +46,7 @@ def keep(archive: Path) -> None:
             log = Path(scratch) / "log"
             why = process.run_command(command, Path(scratch), log, WITHIN_S)
             if why or not fresh.exists():
-                raise _warm_error(archive, why or "Java wrote no archive")
+                raise _warm_error(archive, why or "Java wrote no archive.")
             fresh.replace(archive)
     except OSError as exc:
         raise _warm_error(archive, str(exc)) from exc
@@ -54,9 +54,11 @@ def keep(archive: Path) -> None:
 
 def _warm_error(archive: Path, why: str) -> SetupError:
     return SetupError(
-        "Spark's classes could not be archived.",
+        "Could not create the archive of Spark's classes.",
         why=why,
         where=str(archive.parent),
-        fix="pipelines also run without it; run `headrace warm` as the user who installed Headrace",
+        fix="Pipelines still run without the archive. To create it, run headrace warm as the user "
+        "who "
+        "installed Headrace.",
         slug="warm-failed",
     )

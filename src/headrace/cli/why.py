@@ -24,7 +24,7 @@ LOST = ("kafka-data-lost", "topic-went-back", "topic-missing")
 @click.argument("name", metavar="NAME")
 @pass_options_and_json
 def why(options: Options, name: str, json_: bool) -> None:
-    """Explain the state of a pipeline, and what to do.
+    """Explain a pipeline's state and what to do about it.
 
     Shows the state, the last failure, what Headrace does next, and the end of the stack trace.
     """
@@ -46,7 +46,7 @@ def describe_gaps(work: Workspace, answer: Explanation) -> list[str]:
     try:
         return [gap.in_words() for gap in gaps.find(work, answer.status.name)]
     except Error as exc:
-        return [f"number unknown: {exc.what}"]
+        return [f"an unknown number of records: {exc.what}"]
 
 
 def print_finding(found: Finding) -> None:

@@ -63,7 +63,7 @@ class AlertSink(Connector):
         return Capabilities(
             is_sink=True,
             can_run_in_real_time=self.topic is not None,
-            needs_checkpoint=False,  # a restart gets a new query id, so its batch 0 is not repeated
+            needs_checkpoint=False,  # a restart has a new query id, so its batch 0 is no repetition
             delivery="exactly-once",
             delivery_why="the supervisor reads the rows of a batch once",
         )
@@ -74,7 +74,7 @@ class AlertSink(Connector):
         return AlertTopic(self, self.topic, self.owner)
 
     def lacks_for_real_time(self) -> str | None:
-        return None if self.topic else "[alerts] in headrace.toml, the topic for alert rows"
+        return None if self.topic else "[alerts] in headrace.toml (the topic for alert rows)"
 
     def bind_to_query(self, settings: Settings, pipeline: str, query: str) -> AlertSink:
         places = StatePaths(settings.state)
@@ -184,9 +184,10 @@ def _check_title(title: object) -> str:
         raise ConnectorError(
             f"Invalid title: {title!r}.",
             why=f"{exc}.",
-            fix=f"Write column names in braces, {example}; double a literal brace.",
+            fix=f"Write column names in braces, for example {example}. To write a literal brace, "
+            "double it.",
             slug="bad-option",
         ) from exc
     if not str(title).strip():
-        raise ConnectorError("title is empty.", fix=f"Write {example}.", slug="bad-option")
+        raise ConnectorError("The title is empty.", fix=f"Write {example}.", slug="bad-option")
     return str(title)

@@ -56,7 +56,7 @@ class AlertTopic(Connector):
     capabilities: ClassVar[Capabilities] = Capabilities(
         is_sink=True,
         can_run_in_real_time=True,
-        delivery_why="after a failure rows are sent again; an alert still opens once",
+        delivery_why="after a failure, rows are sent again, but an alert opens only once",
     )
 
     def fields(self) -> dict[str, Any]:

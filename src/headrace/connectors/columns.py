@@ -28,7 +28,7 @@ def parse_names(name: str, value: object) -> tuple[str, ...]:
     found = (value,) if isinstance(value, str) else tuple(value)  # type: ignore[arg-type]
     if not all(isinstance(one, str) and one for one in found) or len(set(found)) < len(found):
         raise ConnectorError(
-            f"Invalid {name}: {value!r}. It must name columns, each once.",
+            f"Invalid {name}: {value!r}. It must name one or more columns, each only once.",
             fix=f'Write {name}="column" or {name}=["one", "other"].',
             slug="bad-option",
         )
@@ -38,7 +38,7 @@ def parse_names(name: str, value: object) -> tuple[str, ...]:
 def parse_name(name: str, value: object) -> str | None:
     found = parse_names(name, value)
     if len(found) > 1:
-        what = f"Invalid {name}: {value!r}. It must be one column."
+        what = f"Invalid {name}: {value!r}. It must name one column."
         raise ConnectorError(what, slug="bad-option")
     return found[0] if found else None
 

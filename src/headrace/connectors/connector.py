@@ -33,7 +33,7 @@ class Capabilities:
 
     is_source: bool = False
     is_sink: bool = False
-    is_broker: bool = False  # a message broker: high volume, which pays for a Python worker
+    is_broker: bool = False  # a message broker: its high volume justifies a Python worker
     can_run_in_real_time: bool = False
     is_replayable: bool = False  # source: a restart can read the same rows again
     is_polled: bool = False  # source: listing new data is expensive, once a second is enough
@@ -181,7 +181,7 @@ def query_id(frame: DataFrame) -> str:
     """In `foreachBatch`: Spark sets it in the thread that runs a batch."""
     found = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not found:
-        raise ConnectorError("Spark did not report the query of a batch.")
+        raise ConnectorError("Spark did not report which query a batch belongs to.")
     return str(found)
 
 
@@ -189,8 +189,8 @@ def require_folder(kind: str, path: str | None) -> Path:
     if path is None:
         raise ConnectorError(
             f"hr.{kind} has no folder.",
-            why="Headrace assigns one to the sink of a pipeline's query.",
-            fix=f"Use it as @hr.stream(to=hr.{kind}(…)).",
+            why="Headrace assigns a folder to a sink when it is used in @hr.stream.",
+            fix=f"Write @hr.stream(to=hr.{kind}(…)).",
         )
     return Path(path)
 
@@ -258,8 +258,8 @@ def require_secret_reference(name: str, value: str | None) -> None:
     """Plain text would be copied, stored and shown together with the definition."""
     if value is not None and not secrets.is_in(value):
         raise ConnectorError(
-            f"{name} is a plain-text secret.",
-            why="Secrets are given by reference, so that no copy of the code contains them.",
+            f"{name} contains a secret in plain text.",
+            why="Secrets must be references, so that no copy of the code contains them.",
             fix=f'Write {name}="${{env:{name.upper()}}}" or "${{file:PATH}}".',
             slug="plain-secret",
         )

@@ -116,7 +116,8 @@ class Files(Connector):
         if os.path.isdir(os.path.join(self.identity(), "_spark_metadata")):
             raise ConnectorError(
                 f"{self.path} is written by a stream.",
-                why="Readers follow the stream's log of files, so they would never see these rows.",
+                why="Readers follow the stream's log of files, so they would never see the new "
+                "rows.",
                 where=self.path,
                 fix="Write to another folder, or send the rows to the stream's source.",
                 slug="sink-of-a-stream",
@@ -150,10 +151,10 @@ class Files(Connector):
             )
         data = {name: kind for name, kind in columns.items() if name not in self.partition_by}
         if not data:
-            return "partition_by names every column, so none is left to write"
+            return "partition_by names every column, so no column is left to write"
         if self.format == "text" and list(data.values()) != ["string"]:
             held = ", ".join(f"{name} {kind}" for name, kind in data.items())
-            return f"text files hold one string column, but the query has {held}"
+            return f"a text file can hold only one string column, but the query has {held}"
         return None
 
     def _require_path(self) -> None:
@@ -179,9 +180,9 @@ class Files(Connector):
         found = self._infer_schema(spark)
         if found and self.format in _CARRY_SCHEMA:
             return found
-        why = f"{self.format} files may differ in columns, and a stream cannot change its columns."
+        why = f"{self.format} files can have different columns, but a stream must not."
         if self.format in _CARRY_SCHEMA:
-            why = "It contains no files to read the schema from."
+            why = "The folder contains no files from which the schema could be read."
         example = 'Add one, for example schema="id int, name string".'
         raise ConnectorError(
             f"The {self.format} source {self.path} needs a schema.",
@@ -241,7 +242,7 @@ def _check_schema(schema: object) -> None:
     if schema is not None and not isinstance(schema, str):
         raise ConnectorError(
             f"Invalid schema: {schema!r}.",
-            fix='Write it as DDL, "id int, name string", or as a StructType.',
+            fix='Write it as DDL ("id int, name string") or as a StructType.',
             slug="bad-option",
         )
 

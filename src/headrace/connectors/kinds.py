@@ -86,6 +86,6 @@ def _unknown_kind(title: str, kind: object, where: str | None) -> ConnectorError
         f"{title} {problem}.",
         why=f"Allowed: {', '.join(names())}.",
         where=where,
-        fix=f'Write kind = "{meant}".' if meant else 'For example kind = "parquet".',
+        fix=f'Write kind = "{meant}".' if meant else 'Write, for example, kind = "parquet".',
         slug="unknown-kind",
     )

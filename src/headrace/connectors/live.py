@@ -69,8 +69,9 @@ class Live(Connector):
         """Unchanged. Rejects a folder on an object store before anything starts."""
         if self.path is not None and re.match(r"[a-z][a-z0-9+.-]+:", self.path):
             raise ConnectorError(
-                f"A live table cannot be kept in {self.path}.",
-                why="Snapshots are replaced by an atomic rename, which object stores do not have.",
+                f"A live table cannot be stored in {self.path}.",
+                why="Snapshots are replaced by an atomic rename, which object stores do not "
+                "support.",
                 fix='Set results = "results" (a local folder) under [project].',
                 slug="results-not-local",
             )

@@ -104,7 +104,7 @@ _SINKS: dict[str, Connector] = {
     "ConsoleTable": Console(),
     "ForeachBatchSink": EachBatch(_function_of_the_script),
     "ForeachWriterTable": EachRow(_function_of_the_script),
-    "KafkaTable": UnknownSink("kafka", "after a failure a batch is sent again"),
+    "KafkaTable": UnknownSink("kafka", "after a failure, a batch is sent again"),
     "MemorySink": Memory(),
     "NoopTable": UnknownSink("noop", "it discards all rows"),
 }

@@ -37,7 +37,7 @@ class EachRow(_UserFunction):
     capabilities: ClassVar[Capabilities] = Capabilities(
         is_sink=True,
         needs_checkpoint=False,
-        delivery_why="the function gets the rows of a failed batch again",
+        delivery_why="after a failure, the function gets the rows of the batch again",
     )
 
     def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:
@@ -97,19 +97,19 @@ def code_of(function: Any) -> CodeType | None:
 
 
 def _check_signature(function: object, count: int, shown: str, where: str) -> None:
-    fix = f"hr.{where} takes {shown}" + (
-        ", or an object with process(row)." if where == "each_row" else "."
-    )
     if not callable(function):
         raise ConnectorError(
-            f"hr.{where}({function!r}) is not a function.", fix=fix, slug="bad-function"
+            f"hr.{where} needs a function, not {function!r}.",
+            fix=f"Pass {shown}"
+            + (" or an object with process(row)." if shown == "function(row)" else "."),
+            slug="bad-function",
         )
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError as exc:
         raise ConnectorError(
             f"{describe_function(function)} cannot be called as {shown}: {exc}.",
-            fix=fix,
+            fix=f"Define it as {shown}.",
             slug="bad-function",
         ) from exc
     except ValueError:  # some built-ins have no signature

@@ -68,8 +68,8 @@ def stream(
     headrace.toml or a connector."""
     found = [p for p in (_sink_problem(to), _mode_problem(mode)) if p is not None]
     if every is not None and trigger is not None:
-        what = "@hr.stream takes every= or trigger=, not both."
-        found.append(DefinitionError(what, fix="Keep one of the two.", slug="two-triggers"))
+        what = "@hr.stream accepts either every= or trigger=, not both."
+        found.append(DefinitionError(what, fix="Remove one of them.", slug="two-triggers"))
     chosen = _trigger(every, trigger, found)
     fresh = _seconds("fresh_within", fresh_within, found)
     for problem in found:
@@ -126,7 +126,9 @@ def _record(kind: str, function: F, name: str | None, options: dict[str, Any]) -
         current().refuse(
             DefinitionError(
                 f"{chosen!r} cannot be the name of a {kind}.",
-                why="Names have up to 63 letters, digits, _ and -; `spark` is the session.",
+                why="Names have up to 63 letters, digits, _ and -. The name `spark` is reserved "
+                "for the "
+                "session.",
                 where=str(place),
                 fix='Rename the function, or set name="…".',
                 slug="bad-name",
@@ -184,8 +186,8 @@ def _sink_problem(to: object) -> DefinitionError | None:
     if to is None:
         return DefinitionError(
             "@hr.stream needs a sink: to=….",
-            fix='Name a sink in headrace.toml, to="metrics", or pass one: '
-            'to=hr.parquet("data/out").',
+            fix='Name a sink from headrace.toml (to="metrics"), or pass a connector '
+            '(to=hr.parquet("data/out")).',
             slug="sink-missing",
         )
     if isinstance(to, str) or getattr(getattr(to, "capabilities", None), "is_sink", False):
@@ -193,8 +195,10 @@ def _sink_problem(to: object) -> DefinitionError | None:
     kind = getattr(to, "kind", None)
     return DefinitionError(
         f"to={kind or repr(to)} is not a sink.",
-        why=f"{kind} can only be read." if kind else "A sink is a name or a connector.",
-        fix='For example to=hr.parquet("data/out"), to=hr.console() or to=hr.each_batch(function).',
+        why=f"{kind} can only be read."
+        if kind
+        else "A sink is a name in headrace.toml or a connector.",
+        fix='Use to=hr.parquet("data/out"), to=hr.console() or to=hr.each_batch(function).',
         slug="not-a-sink",
     )
 
@@ -205,7 +209,7 @@ def _mode_problem(mode: object) -> DefinitionError | None:
     meant = closest(str(mode), MODES)
     return DefinitionError(
         f"Invalid mode: {mode!r}. Allowed: {', '.join(MODES)}.",
-        fix=f'Write mode="{meant}".' if meant else 'Remove it for "append".',
+        fix=f'Write mode="{meant}".' if meant else 'Remove mode= to use the default, "append".',
         slug="bad-mode",
     )
 

@@ -25,8 +25,8 @@ def connector_problems(
         found.append(
             DefinitionError(
                 f"{node.name!r} cannot write from {', '.join(lost)} to {node.sink.kind}.",
-                why="The source cannot be replayed, so every run starts at batch 0; the sink skips "
-                "batch numbers that it already has, which would silently lose rows.",
+                why="The source cannot be replayed, so every run starts at batch 0. The sink skips "
+                "batch numbers that it already has, so rows would be silently lost.",
                 where=node.place,
                 fix="Write to hr.kafka(…), hr.each_batch(…) or hr.console(), or read from files.",
                 slug="not-replayable",
@@ -38,7 +38,9 @@ def connector_problems(
         found.append(
             DefinitionError(
                 f"{node.name!r} cannot write exactly once in real time.",
-                why="A transaction covers a batch, so rows become visible only when it ends.",
+                why="A transaction covers a whole batch, so rows become visible only when the "
+                "batch "
+                "ends.",
                 where=node.place,
                 fix='Remove exactly_once from the sink, or use every="…".',
                 slug="not-real-time",
@@ -47,9 +49,9 @@ def connector_problems(
     found += [
         DefinitionError(
             f"{node.name!r} reads {name} and writes to the same place, {node.sink.identity()}.",
-            why="It would read its own rows forever.",
+            why="It would read its own output forever.",
             where=node.place,
-            fix="Write to another folder or topic, or exclude it from the source.",
+            fix="Write to another folder or topic, or exclude this one from the source.",
             slug="reads-itself",
         )
         for name, source in sources.items()
@@ -64,9 +66,10 @@ def column_problem(node: GraphNode, columns: Sequence[tuple[str, str]]) -> Defin
     double = sorted({name for name in names if names.count(name) > 1})
     if double:
         return DefinitionError(
-            f"{node.name!r} has the column {', '.join(double)} twice.",
+            f"{node.name!r} has duplicate columns: {', '.join(double)}.",
             where=node.place,
-            fix="Drop or rename one; a join on the column name keeps one of the two.",
+            fix="Drop or rename one of each pair. If they come from a join, join by name "
+            '(df.join(other, "id")), which keeps only one.',
             slug="column-twice",
         )
     wrong = node.sink.sink_problem(dict(columns))
@@ -95,13 +98,13 @@ def mode_problem(
     if len(works) == 1:
         fix = f'Use mode="{works[0]}".'
     elif works:
-        fix = f"Modes that work: {', '.join(works)}."
+        fix = f"Use one of these modes: {', '.join(works)}."
     else:
         can = ", ".join(m for m, why in able.items() if why is None) or "no mode"
-        fix = f"The query can run in {can}, but {written}: add a watermark, or use another sink."
+        fix = f"Add a watermark, or use another sink: the query can run in {can}, but {written}."
     return DefinitionError(
         f"{node.name!r} cannot run in {mode} mode.",
-        why=able.get(mode) or f"{written}: it cannot change written rows.",
+        why=able.get(mode) or f"{written}: it cannot change rows that it has written.",
         where=node.place,
         fix=fix,
         slug="unsupported-mode",
@@ -114,7 +117,7 @@ def pandas_aggregate(node: GraphNode, function: str) -> DefinitionError:
         "support.",
         why="It needs all rows of a group at once, and a stream is never complete.",
         where=node.place,
-        fix="Keep the state of each key with transformWithState: guides/own-aggregate.md.",
+        fix="Keep the state of each key with transformWithState; see guides/own-aggregate.md.",
         slug="pandas-aggregate",
     )
 
@@ -122,15 +125,18 @@ def pandas_aggregate(node: GraphNode, function: str) -> DefinitionError:
 def timer_problem(
     node: GraphNode, transform: str, limit_s: float, trigger: Trigger
 ) -> DefinitionError | None:
-    """Timers expire only in a batch: too few batches are late, no interval means a busy loop."""
+    """Timers expire only in a batch: with too few they expire late, without an interval batches
+    run in a busy loop."""
     what = f"{node.name!r} uses hr.{transform}, but has no interval."
-    why = "Its timers need regular batches, also without new data; without an interval batches "
+    why = "Its timers need regular batches, even without new data. Without an interval, batches "
     why += "would run in a busy loop."
     if node.trigger is not None and isinstance(trigger, Every):
         if trigger.seconds <= limit_s / 2:
             return None
-        what = f"{node.name!r} checks every {trigger.seconds:g} s for keys that are silent for "
-        what += f"{limit_s:g} s."
+        what = (
+            f"{node.name!r} runs every {trigger.seconds:g} s, which is too rarely to detect keys "
+        )
+        what += f"that are silent for {limit_s:g} s."
         why = "An active key could seem silent between two batches."
     return DefinitionError(
         what,
@@ -165,7 +171,7 @@ def real_time_problems(
     found = []
     for name in limited:
         why = f"{name} limits how much a batch or a task reads (max_rows, min_partitions, …)"
-        found.append((why, "Remove the limit: rows are read as they arrive"))
+        found.append((why, "Remove the limit"))
     if remembers:
         found.append((f"it is stateful ({', '.join(remembers)})", "Aggregate in another query"))
     for name in operators:
@@ -176,7 +182,7 @@ def real_time_problems(
         found.append((f"it has {what}", fix))
     if is_twice:
         why = "it reads one source twice, as in a union"
-        found.append((why, "Read it once; for several topics use hr.route(df, {topic: condition})"))
+        found.append((why, "Read it once (for several topics: hr.route(df, {topic: condition}))"))
     if batch_s < REAL_TIME_MIN_S:
         least = f"{REAL_TIME_MIN_S:g} seconds"
         found.append((f"its batch of {batch_s:g} s is too short", f'Use hr.real_time("{least}")'))
@@ -186,7 +192,7 @@ def real_time_problems(
             why="Spark's real-time trigger supports projections, filters, explode, broadcast "
             "joins, and unions of different sources.",
             where=node.place,
-            fix=f"{fix}; or use every=… instead of hr.real_time.",
+            fix=f"{fix}, or use every=… instead of hr.real_time.",
             slug="not-real-time",
         )
         for why, fix in dict.fromkeys(found)
@@ -202,12 +208,13 @@ def too_few_slots(
         return None
     each = ", ".join(f"{name} {count}" for name, count in held.items())
     return DefinitionError(
-        f"{there} task slots are too few: this pipeline needs {needed}.",
+        f"This pipeline needs {needed} task slots, but there are only {there}.",
         why=f"Real-time queries occupy one slot per partition ({each})"
         + (", and the other queries need one" if others else "")
-        + ". With fewer slots Spark hangs silently.",
+        + ". With fewer slots, Spark hangs silently.",
         where="[spark]",
-        fix=f'Set "spark.master" = "local[{needed + 1}]", or remove it: Headrace then chooses it.',
+        fix=f'Set "spark.master" = "local[{needed + 1}]", or remove the setting so that Headrace '
+        "chooses a value.",
         slug="too-few-slots",
     )
 
@@ -216,7 +223,7 @@ def not_a_dataframe(node: GraphNode, result: object) -> DefinitionError:
     what = "None" if result is None else f"{type(result).__name__} {result!r:.60}"
     return DefinitionError(
         f"{node.name!r} returned {what}, not a DataFrame.",
-        why="The function has no `return`."
+        why="The function returns nothing."
         if result is None
         else "It must return a DataFrame or SQL text; sources and tables may return a connector.",
         where=node.place,
@@ -226,22 +233,23 @@ def not_a_dataframe(node: GraphNode, result: object) -> DefinitionError:
 
 
 def not_streaming(node: GraphNode, inputs: Sequence[str]) -> DefinitionError:
-    other = ", or make it a @hr.table." if node.kind == "source" else "."
+    other = ", or make it an @hr.table." if node.kind == "source" else "."
     return DefinitionError(
         f"{node.name!r} is not a stream.",
-        why=f"It reads {', '.join(inputs) or 'no source'}, which is static data.",
+        why=f"It reads only static data: {', '.join(inputs)}." if inputs else "It reads no source.",
         where=node.place,
-        fix="Read a source: spark.readStream, or [sources.…] without `table = true`" + other,
+        fix="Read a streaming source: spark.readStream, or [sources.…] without `table = true`"
+        + other,
         slug="not-streaming",
     )
 
 
 def not_static(node: GraphNode) -> DefinitionError:
     what = f"{node.name!r} cannot be read as a batch: it returns a stream."
-    fix = "Return a connector (hr.parquet …), which can be read both ways."
+    fix = "Return a connector such as hr.parquet(…), which can be read as a batch and as a stream."
     if node.kind == "table":
         what = f"The table {node.name!r} is a stream."
-        fix = "Use spark.read, or make it a @hr.source."
+        fix = "Use spark.read instead of spark.readStream, or make it an @hr.source."
     return DefinitionError(what, where=node.place, fix=fix, slug="not-static")
 
 
@@ -251,8 +259,8 @@ def unbounded_state(node: GraphNode, why: str) -> DefinitionError:
         f"The state of {node.name!r} grows without limit: {why}.",
         why="Every key stays in the checkpoint and in memory.",
         where=node.place,
-        fix="Use withWatermark, and add that column or a window of it to the keys; ignore this "
-        "warning if there are few distinct keys.",
+        fix="Use withWatermark, and add the watermark column, or a window over it, to the keys. "
+        "Ignore this warning if there are few distinct keys.",
         slug="unbounded-state",
     )
 
@@ -260,10 +268,10 @@ def unbounded_state(node: GraphNode, why: str) -> DefinitionError:
 def not_yet_real_time(node: GraphNode, lacks: str) -> DefinitionError:
     """A warning: it runs, but slower than intended."""
     return DefinitionError(
-        f"{node.name!r} uses its trigger otherwise=, not real time: there is no {lacks}.",
-        why="In real time, its rows would wait for the end of a batch.",
+        f"{node.name!r} uses its otherwise= trigger instead of real time: {lacks} is missing.",
+        why="Without it, rows of a real-time query would arrive only at the end of a batch.",
         where=node.place,
-        fix='[alerts]\n  servers = "HOST:PORT"',
+        fix='Add to headrace.toml:\n[alerts]\nservers = "HOST:PORT"',
         slug="not-yet-real-time",
     )
 
@@ -276,8 +284,8 @@ def _production_problems(
             f"{node.name!r} uses {name} ({connector.kind}), which is not for production.",
             why=f"{reason[:1].upper()}{reason[1:]}.",
             where=node.place,
-            fix="Use another connector in this profile, or mark the profile: "
-            "[profiles.NAME.project] production = false.",
+            fix="Use another connector in this profile, or mark the profile as not for production: "
+            "[profiles.NAME.project] production = false",
             slug="not-for-production",
         )
         for name, connector in used.items()

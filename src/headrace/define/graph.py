@@ -107,7 +107,7 @@ def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Gr
 def cycle(path: Sequence[str], nodes: Mapping[str, GraphNode]) -> DefinitionError:
     return DefinitionError(
         f"These definitions form a cycle: {' → '.join(path)}.",
-        why="Each needs the other as input.",
+        why="Each one needs the next one as an input.",
         where=nodes[path[0]].place,
         fix=f"Remove one of the inputs, for example {path[1]!r} from {path[0]!r}.",
         slug="cycle",
@@ -197,7 +197,7 @@ def _parameters(one: Declaration, problems: list[Error]) -> tuple[str, ...]:
                 DefinitionError(
                     f"{one.name!r} has the parameter *{name}, which is not the name of an input.",
                     where=str(one.place),
-                    fix="Add one parameter for each input.",
+                    fix="Replace it with one named parameter for each input.",
                     slug="bad-parameter",
                 )
             )
@@ -251,7 +251,7 @@ def _unknown_inputs(nodes: Mapping[str, GraphNode], settings: Settings) -> list[
 
 def unreadable(name: str, by: GraphNode, upstream: GraphNode) -> DefinitionError:
     return DefinitionError(
-        f"{by.name!r} reads the stream {name!r}, but its sink {upstream.sink.kind} cannot be read.",
+        f"{by.name!r} reads the stream {name!r}, whose sink ({upstream.sink.kind}) cannot be read.",
         why="Reading a stream means reading its committed output, which this sink does not keep.",
         where=by.place,
         fix=f"Write {name!r} to files (hr.parquet), or move the common part to an @hr.view.",
@@ -280,8 +280,8 @@ def _unknown_query_settings(
         if known and name not in known and not is_aside:
             found.append(
                 DefinitionError(
-                    f"[pipelines.{pipeline}.queries.{name}] does not match a query.",
-                    why=f"Queries of {pipeline!r}: {', '.join(known)}.",
+                    f"[pipelines.{pipeline}.queries.{name}] does not match any query.",
+                    why=f"Queries in {pipeline!r}: {', '.join(known)}.",
                     where=settings.place("pipelines", pipeline, "queries", name),
                     fix=suggest(name, known, "Remove the section."),
                     slug="unknown-query",
@@ -310,10 +310,10 @@ def _writer_conflicts(
             found.append(
                 DefinitionError(
                     f"{other} and {label} would share the checkpoint {query.checkpoint}.",
-                    why="Two queries on one checkpoint lose and duplicate rows.",
+                    why="Queries that share a checkpoint lose and duplicate rows.",
                     where=query.place,
-                    fix=f"Remove `checkpoint` from [pipelines.{pipeline}.queries.{query.name}]; "
-                    "Headrace then assigns one.",
+                    fix=f"Remove `checkpoint` from [pipelines.{pipeline}.queries.{query.name}], so "
+                    "that Headrace assigns one.",
                     slug="checkpoint-shared",
                 )
             )
@@ -329,17 +329,17 @@ def _sink_conflict(
     first: GraphNode, second: GraphNode, inputs: Collection[str]
 ) -> DefinitionError | None:
     if first.sink.capabilities.has_one_writer:
-        why = "The folder's log accepts each batch number once, so rows of the second query would "
-        why += "be lost silently."
+        why = "The log in the folder accepts each batch number only once, so rows from one of the "
+        why += "queries would be silently lost."
     elif read := next((one.name for one in (first, second) if one.name in inputs), None):
-        why = f"Queries that read {read!r} would also get the rows of the other one."
+        why = f"Queries that read {read!r} would also read the rows of the other query."
     else:
         return None
     return DefinitionError(
         f"{first.name!r} and {second.name!r} both write to {first.sink.identity()}.",
         why=why,
         where=f"{first.place} and {second.place}",
-        fix="Write to different places, or combine both queries with a union.",
+        fix="Write to different places, or combine the two queries with a union.",
         slug="sink-shared",
     )
 
@@ -373,13 +373,13 @@ def _no_streams(pipeline: str, collector: Collector) -> DefinitionError:
 def _not_a_source(name: str, connector: Connector, where: str) -> DefinitionError:
     if lacks := connector.lacks_as_source():
         return DefinitionError(
-            f"The source {name!r} does not name what to read.",
+            f"The source {name!r} does not say what to read.",
             where=where,
             fix=f"Write {lacks}.",
             slug="not-a-source",
         )
     return DefinitionError(
-        f"{name!r} is a source of kind {connector.kind}, which can only be written to.",
+        f"{name!r} is declared as a source, but {connector.kind} can only be written to.",
         where=where,
         fix=f"Move it to [sinks.{name}], or change its kind.",
         slug="not-a-source",

@@ -100,7 +100,7 @@ def load(file: str | Path, root: Path, project: Path) -> LoadedFile:
             SourceFileLoader(name, str(path)).exec_module(module)
         except SystemExit as exc:
             raise _execution_error(exc, collector, shown) from exc
-        except Exception as exc:  # a border: the user's code may raise anything
+        except Exception as exc:  # a boundary: the user's code may raise anything
             raise _explain_exception(exc, collector, shown, root) from exc
         finally:
             sys.dont_write_bytecode = writes
@@ -184,7 +184,7 @@ def _hiding_error(path: Path, shown: str) -> DefinitionError:
     better = os.path.join(os.path.dirname(shown), f"my_{path.stem}.py")
     return DefinitionError(
         f"{shown} hides Python's module {path.stem!r}.",
-        why=f"Python, Spark and libraries that import {path.stem} would get this file.",
+        why=f"Python, Spark and libraries that import {path.stem} would import this file instead.",
         where=shown,
         fix=f"mv '{shown}' '{better}'",
         slug="hides-module",
@@ -208,9 +208,9 @@ def _explain_exception(exc: Exception, collector: Collector, shown: str, root: P
         place = collector.place(exc.filename, exc.lineno or 1)
         return DefinitionError(
             f"{place.file} is not valid Python: {exc.msg}.",
-            why=f"line {place.line}: {exc.text.strip()}" if exc.text else None,
+            why=f"Line {place.line}: {exc.text.strip()}" if exc.text else None,
             where=str(place),
-            fix=f"Correct line {place.line}, then: headrace check",
+            fix=f"Correct line {place.line}, then run: headrace check",
             slug="syntax-error",
         )
     if isinstance(exc, ImportError):
@@ -226,10 +226,10 @@ def _import_error(
     own = sorted({p.stem for p in root.glob("*.py")} | {p.parent.name for p in root.glob("*/*.py")})
     fix = suggest(missing, own, f"{sys.executable} -m pip install {missing}")
     if not isinstance(exc, ModuleNotFoundError):
-        fix = "Check the name, or the version of the package that should have it."
+        fix = "Check the spelling, or the version of the package that should provide it."
     return DefinitionError(
         f"{exc}, needed by {place}.",
-        why=f"Python is {sys.prefix}; modules of the project come first.",
+        why=f"Python runs from {sys.prefix}. Modules in the project folder take precedence.",
         where=str(place),
         fix=fix,
         slug="import-error",
@@ -241,14 +241,14 @@ def _execution_error(exc: BaseException, collector: Collector, shown: str) -> De
     message = traceback.format_exception_only(type(exc), exc)[-1].strip()
     exits = isinstance(exc, SystemExit)
     return DefinitionError(
-        f"{shown} exited with {message} while it was loaded."
+        f"{shown} exited with {message} while it was being loaded."
         if exits
         else f"{shown} raised {message}",
         why="Headrace runs the file once to read its definitions, before any query starts.",
         where=str(place),
-        fix="Remove that line from the top level of the file."
+        fix=f"Remove the exit at {place}, or move it into a function."
         if exits
-        else f"Correct {place}; code that needs the session must be in a function.",
+        else f"Correct {place}. Code that needs the Spark session must be inside a function.",
         slug="definition-raised",
     )
 
@@ -260,7 +260,7 @@ def _file_missing(path: Path, shown: str) -> DefinitionError:
         f"There is no file {shown}.",
         why=f"{path.parent} contains {there}.",
         where=shown,
-        fix=suggest(path.name, beside, "Check the path; `headrace check` lists pipelines."),
+        fix=suggest(path.name, beside, "Check the path. To list the pipelines: headrace check"),
         slug="file-missing",
     )
 
@@ -281,7 +281,7 @@ def _name_problem(stem: str, shown: str) -> DefinitionError | None:
 
 def _two_files(name: str, one: str, other: str) -> DefinitionError:
     return DefinitionError(
-        f"Two files have the pipeline name {name!r}: {one} and {other}.",
+        f"Two files define the pipeline {name!r}: {one} and {other}.",
         where=other,
         fix="Rename one of them.",
         slug="name-twice",
@@ -290,8 +290,8 @@ def _two_files(name: str, one: str, other: str) -> DefinitionError:
 
 def _no_such_pipeline(settings: Settings, name: str, known: Iterable[str]) -> Error:
     return DefinitionError(
-        f"[pipelines.{name}] does not match a pipeline.",
-        why=f"Pipelines: {', '.join(known)}.",
+        f"[pipelines.{name}] does not match any pipeline.",
+        why=f"Known pipelines: {', '.join(known)}.",
         where=settings.place("pipelines", name),
         fix=suggest(name, known, "Remove the section."),
         slug="unknown-pipeline",

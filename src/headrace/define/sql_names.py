@@ -28,7 +28,7 @@ def is_too_deep(text: str) -> bool:
 def too_deep(kind: type[E]) -> E:
     return kind(
         "The SQL is nested too deeply.",
-        why="Parsers limit the nesting of brackets and operators.",
+        why="SQL parsers limit how deeply brackets and operators can be nested.",
         fix="Move inner parts to a WITH clause: WITH step AS (SELECT …) SELECT … FROM step",
         slug="sql-too-deep",
     )
@@ -61,6 +61,6 @@ def tables(text: str, known: Collection[str]) -> tuple[str, ...]:
         why=f"It contains {len(statements)} statements."
         if len(statements) != 1
         else "It must be a SELECT (or WITH … SELECT): a definition must not change data.",
-        fix="Return one SELECT.",
+        fix="Return a single SELECT statement.",
         slug="not-a-query",
     )

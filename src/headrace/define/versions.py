@@ -79,7 +79,7 @@ def _needed(places: StatePaths) -> set[str]:
         needed |= {wanted.version, former, *wanted.previous[-KEPT_PER_PIPELINE:]}
     for specs in run_folders.specs(places).values():
         needed |= {spec.version for spec in specs if not run_folders.is_over(places, spec.run)}
-        # `previous` forgets what a rollback went back from; the runs know.
+        # `previous` does not list the version that a rollback replaced, but its runs do.
         newest = dict.fromkeys(spec.version for spec in reversed(specs))
         needed |= set(list(newest)[:KEPT_PER_PIPELINE])
     return needed
@@ -161,11 +161,13 @@ def _sources(project: Path, places: StatePaths, include: Sequence[str]) -> dict[
             size += path.stat().st_size
         if len(found) > FILES_MAX or size > BYTES_MAX:
             raise ConfigError(
-                f"The project {project} is too large: over {FILES_MAX} files or"
+                f"The project {project} is too large: more than {FILES_MAX} files or"
                 f" {BYTES_MAX // 1024**2} MB of code.",
-                why="every deploy copies the code, so that a restart runs the same code",
+                why="Every deploy copies the code, so that a restart runs the same code.",
                 where=str(project),
-                fix="use a separate folder (headrace init NAME); keep data out of `include`",
+                fix="Use a separate folder for the project (headrace init NAME), and keep data "
+                "out of "
+                "`include`.",
                 slug="project-too-large",
             )
     return dict(sorted(found.items()))

@@ -105,9 +105,10 @@ def input_files(incoming: Path, account: Path) -> list[Path]:
         first = missing[0] if missing else added[0]
         raise Error(
             f"The input cannot be counted: {first} {'is missing' if missing else 'was added'}.",
-            why=f"{len(missing)} files of the generator are missing, {len(added)} were added.",
+            why=f"{len(missing)} of the generator's files are missing, and {len(added)} were "
+            "added.",
             where=str(incoming),
-            fix="start a new demo in another folder: headrace demo --dir DIR",
+            fix="Start a new demo in another folder: headrace demo --dir DIR",
             slug="demo-input-changed",
         )
     return [incoming / name for name in sorted(recorded)]

@@ -43,17 +43,18 @@ def prepare(folder: Path, profile: str = DEV, port: int = PORT) -> tuple[DemoPat
     if was_kafka != (profile == KAFKA):
         raise ConfigError(
             f"The demo in {folder} was started {'with' if was_kafka else 'without'} --kafka.",
-            why="The results of one input cannot be compared with another input.",
+            why="A demo must be resumed with the input that it was started with: files or Kafka.",
             where=str(places.folder),
-            fix=f"headrace demo {'--kafka ' * was_kafka}--dir {folder}, or choose another folder",
+            fix="Choose another folder, or resume this demo: "
+            f"headrace demo {'--kafka ' * was_kafka}--dir {folder}",
             slug="demo-folder-taken",
         )
     if marker is None and _is_taken(places.folder):
         raise ConfigError(
-            f"{folder} exists and was not written by headrace demo.",
-            why="The demo resumes only its own folders and touches no others.",
+            f"{folder} already exists, but was not created by headrace demo.",
+            why="The demo uses only folders that it created, and no others.",
             where=str(places.folder),
-            fix="choose a new folder: headrace demo --dir DIR",
+            fix="Choose a new folder: headrace demo --dir DIR",
             slug="demo-folder-taken",
         )
     try:
@@ -64,9 +65,9 @@ def prepare(folder: Path, profile: str = DEV, port: int = PORT) -> tuple[DemoPat
         places.incoming.mkdir(exist_ok=True)
     except OSError as exc:
         raise SetupError(
-            f"Cannot write into {folder}: {exc.strerror or exc}.",
+            f"Cannot write to {folder}: {exc.strerror or exc}.",
             where=str(exc.filename or folder),
-            fix="choose a folder that you can write to: headrace demo --dir DIR",
+            fix="Choose a folder that you can write to: headrace demo --dir DIR",
             slug="cannot-write",
         ) from exc
     return places, False, int(marker["seed"])
@@ -83,7 +84,7 @@ def alone(places: DemoPaths) -> Iterator[None]:
                 f"A demo is already running in {places.folder}.",
                 why="Two generators would write the same files.",
                 where=str(places.lock),
-                fix="end that one with Ctrl-C, or choose another folder: headrace demo --dir DIR",
+                fix="Stop that demo with Ctrl-C, or choose another folder: headrace demo --dir DIR",
                 slug="demo-running",
             ) from exc
         yield

@@ -29,7 +29,7 @@ from headrace.json_file import read_json
 
 _NAME = re.compile(r"logs-(\d{9})\.json")
 FLUSH_S = 60.0
-SLICES = 20  # of a second: lines reach the topic in so many portions
+SLICES = 20  # portions per second in which lines are sent to the topic
 Send = Callable[[Sequence[bytes]], None]
 
 

@@ -84,7 +84,7 @@ def _head(seen: ViewState) -> Text:
     head.append(f"  {seen.state}", style="green" if seen.state == State.RUNNING else "yellow")
     facts = [f"{seen.rate:,} lines/s in"]
     if seen.is_slowed:
-        facts = [f"this machine is too slow: lowered to {seen.rate:,} lines/s"]
+        facts = [f"this machine is too slow: rate lowered to {seen.rate:,} lines/s"]
     facts.append(f"{seen.lines:,} lines ({seen.malformed:,} malformed)")
     if seen.input_bytes:
         facts.append(f"{seen.input_bytes / 1e6:,.1f} MB of input kept")
@@ -161,9 +161,9 @@ def next_steps(seen: ViewState) -> list[str]:
     jvm = seen.status.jvm_pid if seen.status else None
     return [
         f"Try next, in another terminal: cd {seen.folder}",
-        "  headrace status                      what runs, its state, and why",
+        "  headrace status                      what is running, its state, and why",
         '  headrace sql "SELECT level, count(*) FROM history GROUP BY level"',
-        f"  kill -9 {jvm or '<jvm pid>':<28} it restarts, and no row is lost or duplicated",
+        f"  kill -9 {jvm or '<jvm pid>':<28} the pipeline restarts; no row is lost or duplicated",
         "  edit pipelines/metrics.py, then headrace status",
         "Ctrl-C ends the demo and counts lost and duplicated rows.",
     ]
@@ -177,7 +177,7 @@ def line(seen: ViewState) -> str:
     parts.append(f"{opened} alert{'s' * (opened != 1)}")
     parts.append(f"{sum(seen.quarantine.values()):,} quarantined")
     if seen.is_slowed:
-        parts.append(f"this machine is too slow: lowered to {seen.rate} lines/s")
+        parts.append(f"this machine is too slow: rate lowered to {seen.rate} lines/s")
     if seen.restarts:
         parts.append(f"{seen.restarts} restarts")
     return "; ".join(parts)
@@ -187,7 +187,7 @@ def summary(counted: Count) -> list[str]:
     """The count, and details of each output that is wrong."""
     late = f", {counted.late:,} too late for their window" if counted.late else ""
     if counted.repeated:
-        late += f", {counted.repeated:,} heartbeats repeated (that topic is at least once)"
+        late += f", {counted.repeated:,} heartbeats repeated (that topic is at-least-once)"
     lines = [
         f"lost {counted.lost:,}, duplicated {counted.doubled:,}{late}; "
         f"{counted.malformed:,} malformed lines, {counted.quarantined:,} in quarantine; "

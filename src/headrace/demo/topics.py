@@ -56,10 +56,11 @@ def topics_of(settings: Settings) -> DemoTopics:
         return DemoTopics(made.servers, made.subscribe[0], str(beats["topic"]), alerts)
     except KeyError as exc:
         raise ConfigError(
-            f"headrace.toml does not name the Kafka topic of the demo's {exc.args[0]}.",
-            why="The demo writes logs to the topic of raw_logs, and counts the other topics.",
+            f"headrace.toml does not name the Kafka topic for the demo's {exc.args[0]}.",
+            why="The demo writes logs to the topic of raw_logs, and counts the records in the "
+            "other topics.",
             where=settings.place("profiles", KAFKA),
-            fix="start a new demo in another folder: headrace demo --kafka --dir DIR",
+            fix="Start a new demo in another folder: headrace demo --kafka --dir DIR",
             slug="demo-topics",
         ) from exc
 
@@ -83,17 +84,19 @@ def create(topics: DemoTopics) -> None:
         raise SetupError(
             f"The demo's topics cannot be created on {topics.servers}.",
             why=str(exc.args[0]),
-            fix="headrace kafka up starts a broker; its log is .headrace/kafka/broker.log",
+            fix="Check the log of the broker, .headrace/kafka/broker.log. To start a broker: "
+            "headrace kafka up",
             slug="demo-topics",
         ) from exc
 
 
 def _not_countable(topics: DemoTopics, name: str, count: int) -> ConfigError:
     return ConfigError(
-        f"The topic {name} has {count} partitions; the demo needs topics with one.",
-        why="The topic existed before; the demo did not create it.",
+        f"The topic {name} has {count} partitions, but the demo needs topics with one partition.",
+        why="The topic already existed; the demo did not create it.",
         where=topics.servers,
-        fix="name other topics in headrace.toml, under [profiles.kafka]: the demo creates them",
+        fix="In headrace.toml, under [profiles.kafka], name topics that do not exist yet: the demo "
+        "creates them.",
         slug="demo-topics",
     )
 
@@ -187,9 +190,9 @@ class KafkaTransport:
             found = self._broker.next(ASK_S, READ_AT_ONCE)
             if not found:
                 raise Error(
-                    f"{left:,} records of {topic} did not arrive within {ASK_S:g} s.",
+                    f"{left:,} records from {topic} did not arrive within {ASK_S:g} s.",
                     where=self.topics.servers,
-                    fix="check that the broker runs: headrace kafka up",
+                    fix="Check that the broker is running. To start it: headrace kafka up",
                     slug="kafka-unreachable",
                 )
             yield from found

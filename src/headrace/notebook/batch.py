@@ -41,20 +41,20 @@ def write(frame: DataFrame, sink: Connector | str) -> None:
         raise DefinitionError(
             f"hr.write cannot write a {type(frame).__name__}.",
             why="It writes Spark DataFrames.",
-            fix="Create one: spark.createDataFrame(…).",
+            fix="Create one: spark.createDataFrame(…)",
             slug="not-a-dataframe",
         )
     if frame.isStreaming:
         raise DefinitionError(
             "hr.write cannot write a stream.",
-            why="A stream has no end: it needs a running query with a checkpoint.",
-            fix="Write it in a pipeline: @hr.stream(to=…). Show it here: hr.display(frame).",
+            why="A stream has no end: writing it needs a running query with a checkpoint.",
+            fix="To write it, use a pipeline: @hr.stream(to=…). To show it here: hr.display(frame)",
             slug="stream-in-batch",
         )
     target = _connector(sink, ("sinks",))
     if problem := target.sink_problem(dict(frame.dtypes)):
         raise ConnectorError(
-            f"{target.kind} cannot take these rows: {problem}.", slug="sink-schema"
+            f"These rows cannot be written to {target.kind}: {problem}.", slug="sink-schema"
         )
     with _explain_missing_jars(target):
         target.write(target.prepare_frame(frame))
@@ -110,10 +110,10 @@ def _explain_missing_jars(connector: Connector) -> Iterator[None]:
         bundles = [jars.BUNDLES[name] for name in jars.detect_bundles([connector.kind], ())]
         if not bundles or classify(text).slug != "library-missing":
             raise
-        fetch = f"Run in a shell: headrace jars fetch {bundles[0].name}. Then here: "
+        fetch = f"In a shell, run: headrace jars fetch {bundles[0].name}. Then, in this notebook: "
         raise SetupError(
             f"This Spark session was started without the connector for {connector.kind}.",
-            why="Spark loads the jars of connectors when its JVM starts.",
+            why="Spark loads connector jars when its JVM starts.",
             fix=("" if all(map(jars.fetched_files, bundles)) else fetch) + STOP_AND_START,
             slug="session-without-jars",
         ) from exc
@@ -126,7 +126,7 @@ def _connector(what: Connector | str, tables: tuple[str, ...]) -> Connector:
     if not isinstance(what, str):
         raise ConnectorError(
             f"{what!r} is neither a connector nor a name.",
-            fix='Use for example hr.parquet("data/out"), or "metrics" for [sinks.metrics].',
+            fix='Use, for example, hr.parquet("data/out"), or "metrics" for [sinks.metrics].',
         )
     settings = config.load(project, os.environ.get("HEADRACE_PROFILE") or DEV)
     for table in tables:
@@ -143,7 +143,7 @@ def _unknown(name: str, tables: tuple[str, ...], settings: Settings) -> Connecto
     role = " or ".join(table.removesuffix("s") for table in tables)
     return ConnectorError(
         f"Unknown {role} {name!r}.",
-        why=f"{settings.project / config.FILE} has: {', '.join(known) or 'none'}.",
-        fix=f"Did you mean {meant!r}?" if meant else f"Add [{tables[-1]}.{name}] there.",
+        why=f"Defined in {settings.project / config.FILE}: {', '.join(known) or 'none'}.",
+        fix=f"Did you mean {meant!r}?" if meant else f"Add [{tables[-1]}.{name}] to that file.",
         slug="unknown-sink" if tables == ("sinks",) else "unknown-input",
     )

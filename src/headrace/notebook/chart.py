@@ -54,7 +54,7 @@ def series(rows: Rows, options: DisplayOptions) -> ChartSeries | str:
     numbers = [n for n in rows.names if is_number_kind(kinds[n]) and n != x]
     y = list(options.y or numbers[: len(COLOURS)])
     if not y:
-        return "There is nothing to draw: no column except x is numeric."
+        return "There is nothing to draw: no column other than x is numeric."
     wrong = [name for name in y if not is_number_kind(kinds[name])]
     if wrong:
         others = f" Numeric columns: {', '.join(numbers)}." if numbers else ""

@@ -50,7 +50,7 @@ def display(
         raise DefinitionError(
             f"hr.display cannot show a {type(what).__name__}.",
             why="It shows Spark DataFrames, streaming queries and SQL text.",
-            fix="For pandas: hr.display(spark.createDataFrame(…)).",
+            fix="To show a pandas DataFrame: hr.display(spark.createDataFrame(…))",
             slug="not-a-dataframe",
         )
     columns.require(frame, "display", filter(None, (options.x, *options.y)))
@@ -135,7 +135,7 @@ class Display:
         if isinstance(drawn, str):
             raise DefinitionError(
                 drawn,
-                fix="Set y= to a numeric column, or wait() for rows.",
+                fix="Set y= to a numeric column, or call wait() first, so that rows have arrived.",
                 slug="nothing-to-draw",
             )
         kind = "line" if self._options.chart in ("table", "number") else self._options.chart

@@ -80,7 +80,7 @@ def _hook(ipython: Any) -> None:
 
 def _before_cell(info: Any) -> None:
     cell = getattr(info, "cell_id", None) or info.raw_cell
-    end_all("Replaced: its cell ran again", cell)
+    end_all("Replaced: the cell was run again", cell)
 
 
 def _after_cell(result: Any) -> None:

@@ -75,7 +75,7 @@ def _options(line: str) -> dict[str, Any]:
         if name not in _OPTIONS or not value:
             meant = closest(name, _OPTIONS)
             raise ConnectorError(
-                f"Unknown option of %%sql: {word!r}.",
+                f"Unknown option for %%sql: {word!r}.",
                 why=f"Options: {', '.join(f'{option}=…' for option in _OPTIONS)}.",
                 fix=f"Did you mean {meant}=…?" if meant else "Start the SQL on the next line.",
                 slug="bad-option",

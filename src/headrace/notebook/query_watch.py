@@ -74,7 +74,7 @@ class QueryWatch(threading.Thread):
                     return
                 if self._follow():
                     return
-        except Exception:  # a border: py4j raises many things once the JVM is gone
+        except Exception:  # a boundary: py4j raises many things once the JVM is gone
             logger.debug("the session of a display is gone", exc_info=True)
             self._on_lost()
 

@@ -62,7 +62,7 @@ def _require_jars(running: SparkSession) -> None:
     for name in _list_fetched_bundles():
         if not {path.name for path in jars.fetched_files(jars.BUNDLES[name])} <= loaded:
             raise SetupError(
-                f"The running Spark session was started without the jars of {name}.",
+                f"The running Spark session was started without the {name} jars.",
                 why="Spark loads jars when its JVM starts.",
                 fix=STOP_AND_START,
                 slug="session-without-jars",

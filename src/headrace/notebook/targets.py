@@ -38,7 +38,7 @@ class StartedQuery:
     def __init__(self, frame: DataFrame, options: DisplayOptions) -> None:
         if not hasattr(frame, "_jdf"):
             raise SetupError(
-                "Cannot display a stream of Spark Connect.",
+                "Cannot display a stream from a Spark Connect session.",
                 why="Its batches stay on the server and do not reach this process.",
                 fix="Use a classic session, or write to hr.memory() and display the table.",
                 slug="connect-session",

@@ -70,13 +70,13 @@ def send_test(work: Workspace, name: str) -> dict[str, str]:
         notice = Notice(
             kind, f"{home(work.places)}:test:{int(now)}", f"Test of the channel {name}", "info",
             settings.name, "", "test", opened_at=now, at=time.time(),
-            facts={"What to do": "Nothing: a person has run `headrace alerts test`."},
+            facts={"What to do": "Nothing: this is a test, sent with `headrace alerts test`."},
         )  # fmt: skip
         try:
             replies[str(kind)] = redact(channel.notifier.send(notice), resolved_values())
         except DeliveryError as exc:
             raise NotifyError(
-                f"{name} ({channel.kind}) does not accept the {kind} notice.",
+                f"{name} ({channel.kind}) did not accept the {kind} notice.",
                 why=redact(exc.text, resolved_values()),
                 where=where,
                 fix="Correct the settings of the channel."

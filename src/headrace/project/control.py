@@ -51,10 +51,10 @@ def ask(work: Workspace, asked: Request, timeout_s: float = ANSWER_S) -> Reply:
     if got is None:
         raise ControlError(
             f"The supervisor did not answer within {timeout_s:.0f} s.",
-            why=f"It was asked to {asked.what} {asked.pipeline}; it will handle the request when "
-            "it can.",
+            why=f"The request ({f'{asked.what} {asked.pipeline}'.strip()}) remains queued; the "
+            "supervisor handles it when it can.",
             where=str(work.places.supervisor_log),
-            fix="see that log; headrace down and headrace up start a new supervisor",
+            fix="Check the log. To start a new supervisor, run headrace down, then headrace up.",
             slug="no-answer",
         )
     if not got.ok:
@@ -66,7 +66,7 @@ def require_supervisor(work: Workspace) -> None:
     if supervisor_lookup.running(work.places) is None:
         raise ControlError(
             f"No supervisor is running for {work.project}.",
-            why="start, stop, restart and rollback need a running supervisor.",
+            why="The commands start, stop, restart and rollback need a running supervisor.",
             fix="headrace up",
             slug="no-supervisor",
         )
@@ -132,10 +132,14 @@ class Rollback:
         more = len(self.changed) - 20
         lines += [f"  … and {more} more files"] if more > 0 else []
         if self.running:
-            lines.append("  It is running: it is drained first, then the other version starts.")
+            lines.append(
+                "  The pipeline is running: it is drained first, then the other version starts."
+            )
         else:
-            lines.append("  It is not running: the other version starts at once.")
-        lines.append("  Checkpoints are kept: the other version continues where this one stopped.")
+            lines.append("  The pipeline is not running: the other version starts at once.")
+        lines.append(
+            "  Checkpoints are kept: the other version continues where the current one stopped."
+        )
         return "\n".join(lines)
 
 
@@ -162,8 +166,8 @@ def _earlier(work: Workspace, wanted: Desired, version: str | None) -> str:
             return wanted.previous[-1]
         raise ControlError(
             f'"{wanted.pipeline}" has no earlier version.',
-            why=f"It has been {wanted.version} since its first deploy.",
-            fix=f"headrace versions {wanted.pipeline} lists the versions",
+            why=f"It has been at version {wanted.version} since it was first deployed.",
+            fix=f"List the versions: headrace versions {wanted.pipeline}",
             slug="no-earlier-version",
         )
     kept = [str(item["version"]) for item in versions.list_versions(work.places)]
@@ -174,7 +178,7 @@ def _earlier(work: Workspace, wanted: Desired, version: str | None) -> str:
     raise ConfigError(
         f'Version "{version}" {problem}.',
         why=f"Existing versions: {', '.join(kept) or 'none'}.",
-        fix=f"headrace versions {wanted.pipeline}",
+        fix=f"List the versions: headrace versions {wanted.pipeline}",
         slug="unknown-version",
     )
 
@@ -193,7 +197,7 @@ def _diff_versions(work: Workspace, old: str, new: str) -> tuple[str, ...]:
 def rollback(work: Workspace, plan: Rollback) -> str:
     asked = replace(request(work, Action.ROLLBACK, plan.pipeline), version=plan.target)
     got = ask(work, asked)
-    return got.text or f"{plan.pipeline} goes back to {plan.target}; see headrace status"
+    return got.text or f"{plan.pipeline} is going back to {plan.target}; see headrace status"
 
 
 def who() -> str:

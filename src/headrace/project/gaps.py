@@ -27,21 +27,22 @@ def find(work: Workspace, pipeline: str) -> list[Gap]:
         return []
     if wanted.script:
         raise SetupError(
-            f"The missing records of {pipeline} cannot be found: it is a script.",
-            why="Headrace does not know the sources of a script or their options.",
+            f"Cannot determine which records {pipeline} is missing, because it is a script.",
+            why="Headrace does not know the sources of a script, or their options.",
             where=wanted.file,
-            fix='set .option("failOnDataLoss", "false") at the source for one run',
+            fix='For one run, set .option("failOnDataLoss", "false") on the source.',
             slug="gap-of-script",
         )
     found = definitions.read(work.places, wanted.version, wanted.profile, pipeline)
     if own := [node for node in found.nodes if _is_own(node)] if found else []:
         names = ", ".join(node.name for node in own)
         raise SetupError(
-            f"Headrace cannot skip records of {names}: a function of your code reads it.",
-            why="Headrace can skip missing records only of sources that it opens itself.",
+            f"Headrace cannot skip missing records in {names}, which your own code reads.",
+            why="Headrace can skip missing records only in sources that it opens itself.",
             where=own[0].place,
-            fix="declare the source in headrace.toml, or return the connector from an @hr.source; "
-            "deploy, then run this command again",
+            fix="Declare the source in headrace.toml, or return the connector from an @hr.source. "
+            "Then "
+            "deploy, and run this command again.",
             slug="gap-of-own-source",
         )
     return [gap for query in found.queries for gap in _find_in_query(found, query)] if found else []
@@ -54,7 +55,7 @@ def refuse_missing(found: Sequence[Gap]) -> None:
             f"The topic {', '.join(missing)} does not exist.",
             why="The source reads it by name, so every start fails.",
             fix="Create it and run this command again, or remove it from the source and deploy: "
-            "headrace up.",
+            "headrace up",
             slug="topic-missing",
         )
 
@@ -71,7 +72,8 @@ def _find_in_query(definition: Definition, query: Query) -> Iterator[Gap]:
         raise SetupError(
             f"The position of {query.name} is unknown: its checkpoint is not on this machine.",
             where=place,
-            fix="compare its newest file in offsets/ with the broker yourself",
+            fix="Compare the newest file in the offsets/ folder of the checkpoint with the broker "
+            "yourself.",
             slug="checkpoint-elsewhere",
         )
     for connector in topics.read_by(definition, query, raises=True):

@@ -76,7 +76,7 @@ def _newest(work: Workspace, pipeline: str) -> str:
     if found is None:
         raise ConfigError(
             f'"{pipeline}" has not run yet, so there is nothing to show.',
-            fix=f"headrace run {pipeline}, or headrace up {pipeline}",
+            fix=f"Start it with headrace run {pipeline} or headrace up {pipeline}.",
             slug="no-runs",
         )
     return found.name
@@ -87,7 +87,7 @@ def _no_run(work: Workspace, pipeline: str, run: str) -> ConfigError:
     return ConfigError(
         f'"{pipeline}" has no run "{run}".',
         why=f"Its last runs are: {', '.join(known)}." if known else "It has not run yet.",
-        fix=f"headrace logs {pipeline} shows the newest",
+        fix=f"Show the newest run: headrace logs {pipeline}",
         slug="unknown-run",
     )
 
@@ -178,7 +178,7 @@ def event_words(event: Event) -> str:
         return f"defined: {', '.join(map(str, data.get('queries', ())))}"
     if event.kind is EventKind.QUERY_STARTED:
         note = f" ({data['note']})" if data.get("note") else ""
-        return f"started, {data.get('guarantee') or 'no guarantee known'}{note}"
+        return f"started, {data.get('guarantee') or 'guarantee unknown'}{note}"
     if event.kind is EventKind.QUERY_TERMINATED:
         error = str(data.get("error") or "").partition("\n")[0]
         return f"failed: {error}" if error else "ended"
@@ -197,7 +197,9 @@ def event_words(event: Event) -> str:
     if event.kind is EventKind.OUTAGE_BEGAN:
         return f"its source does not answer: {data.get('error')}"
     if event.kind is EventKind.OUTAGE_ENDED:
-        words = "its source answers again" if data.get("is_answered") else "the run ends first"
+        words = "its source answers again"
+        if not data.get("is_answered"):
+            words = "the run ended before its source answered again"
         return f"{words}, after {span(float(data.get('for_s') or 0))}"
     if event.kind is EventKind.INPUTS_CHANGED:
         return _input_words(data)
@@ -205,7 +207,9 @@ def event_words(event: Event) -> str:
         batch = event.progress
         words = f"batch {batch.batch}: {batch.rows_in} rows" if batch else "a batch"
         age = (data.get("fresh") or {}).get("p50_ms")
-        return words if age is None else f"{words}, half of them within {span(age / 1000)}"
+        return (
+            words if age is None else f"{words}, half of them processed within {span(age / 1000)}"
+        )
     return event.kind.value
 
 
@@ -214,7 +218,7 @@ def _input_words(data: Mapping[str, Any]) -> str:
         f"{data[kind]} input file{'s' * (data[kind] != 1)} {how}: "
         + ", ".join(map(str, data.get(f"{kind}_files") or ()))
         for kind, how in (
-            ("vanished", "vanished unread"),
+            ("vanished", "vanished before being read"),
             ("rewritten", "changed after being listed"),
         )
         if data.get(kind)

@@ -56,7 +56,7 @@ def answer(settings: Settings, line: str) -> str:
         if len(text) > ANSWER_BYTES and not asked.get("as_account"):
             raise SqlError(
                 f"The result is larger than {ANSWER_BYTES // 1024**2} MB.",
-                fix="select fewer rows (LIMIT) or fewer columns",
+                fix="Select fewer rows (LIMIT) or fewer columns.",
                 slug="sql-too-large",
             )
         return text
@@ -66,8 +66,10 @@ def answer(settings: Settings, line: str) -> str:
         return json.dumps({"error": explore_query.out_of_memory().as_dict()})
     except Exception as exc:  # a boundary: every request gets a reply
         traceback.print_exc()
-        what, fix = "The query failed.", "simplify it, or use headrace sql"
-        error = SqlError(what, why=type(exc).__name__, fix=fix, slug="sql-failed")
+        what, fix = "The query failed.", "Simplify the query, or run it with headrace sql."
+        error = SqlError(
+            what, why=f"Unexpected error: {type(exc).__name__}.", fix=fix, slug="sql-failed"
+        )
         return json.dumps({"error": error.as_dict()})
     finally:
         faulthandler.cancel_dump_traceback_later()

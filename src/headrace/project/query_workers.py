@@ -23,7 +23,7 @@ from headrace.errors import Error, SqlError, error_from_dict
 WORKERS = 2
 WAIT_S = 10.0  # for a free child
 START_S = 30.0  # a child imports its libraries first
-GRACE_S = 1.0  # for the child to end the query itself and report it
+GRACE_S = 1.0  # time for the child to cancel the query itself and report that
 
 
 class QueryWorkers:
@@ -73,9 +73,9 @@ class QueryWorkers:
             child = self._free.get(timeout=wait_s)
         except queue.Empty:
             raise Error(
-                f"{self._count} queries are running already.",
-                why="More at once would slow down the pipelines.",
-                fix="try again in a moment",
+                f"{self._count} queries are already running.",
+                why="Running more queries at once would slow down the pipelines.",
+                fix="Try again in a moment.",
                 slug="too-many",
             ) from None
         try:
@@ -160,7 +160,8 @@ def worker_died_error() -> SqlError:
         "The process that ran the query ended unexpectedly.",
         why="It may have run out of memory. Its error output is in web.log for a query from the"
         " page, and above for one from the command line.",
-        fix="read less data (a WHERE on a partition column), or use Spark: headrace sql --spark",
+        fix="Read less data (add a WHERE on a partition column), or use Spark: headrace sql "
+        "--spark",
         slug="sql-died",
     )
 
@@ -168,7 +169,7 @@ def worker_died_error() -> SqlError:
 def too_slow(timeout_s: float) -> SqlError:
     return SqlError(
         f"The query was cancelled after {timeout_s:g} s.",
-        fix="read less data (a WHERE on a partition column), or use headrace sql with a longer"
-        " --timeout",
+        fix="Read less data (add a WHERE on a partition column), or run headrace sql with a longer"
+        " --timeout.",
         slug="sql-timeout",
     )

@@ -35,9 +35,9 @@ _STARTS = frozenset({EventKind.RUN_STARTED, EventKind.DEFINED, EventKind.QUERY_S
 
 _BEGIN = (
     "Nothing is deployed yet.",
-    "  headrace run NAME   runs one pipeline or script here; Ctrl-C drains",
-    "  headrace up         deploys all pipelines of this project and keeps them running",
-    "  headrace init DIR   writes a small project to begin with",
+    "  headrace run NAME   runs a pipeline or script in the foreground; Ctrl-C drains it",
+    "  headrace up         deploys all pipelines in this project and keeps them running",
+    "  headrace init DIR   creates a small working project",
 )
 
 
@@ -197,8 +197,8 @@ def _view(work: Workspace, run: str) -> RunView:
 def _with_lag(
     status: PipelineStatus, known: Mapping[tuple[str, str], QueryLag], now: float
 ) -> PipelineStatus:
-    """With the seconds that the relay has measured. Of a real-time query only the end of its last
-    batch is known. If a broker does not answer, the query's own lag is out of date too."""
+    """With the seconds that the relay has measured. For a real-time query, only the end of its
+    last batch is known. If a broker does not answer, the query's own lag is out of date too."""
     queries = []
     for query in status.queries:
         lag = known.get((status.name, query.name))

@@ -88,23 +88,24 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
         return f"Headrace starts it again {when}; no action is needed."
     begin = "start" if is_watched else "up"
     if status.state == State.DEGRADED:
-        return "Nothing failed, so Headrace does not restart it. See the fix."
+        return "Nothing has failed, so Headrace does not restart it. Follow the suggested fix."
     if status.state == State.RUNNING and any(query.broken_promise for query in status.queries):
         return (
-            "Headrace keeps watching it; a missed freshness target alone is no reason to restart."
+            "Headrace keeps watching it; a missed freshness target alone does not cause a restart."
         )
     return {
-        State.STARTING: "Headrace waits for its first batch, and restarts the pipeline if none "
-        "arrives in time.",
+        State.STARTING: "Headrace waits for its first batch, and restarts the pipeline if that "
+        "takes too long.",
         State.RUNNING: "Headrace keeps watching it.",
-        State.CATCHING_UP: "It is working through its backlog. If more rows arrive than it "
-        "processes, Headrace reports that and names the bottleneck.",
-        State.STALLED: "If it makes no progress, Headrace saves a thread dump and restarts it.",
-        State.NEEDS_ATTENTION: f"Nothing, until you act: fix the cause, then headrace start {name}"
-        f" (or headrace up {name}, if you changed its code).",
-        State.STOPPING: "It ends at the next batch boundary, or is cut at its deadline.",
-        State.STOPPED: f"Nothing, until you act: headrace {begin} {name}.",
-        State.FINISHED: f"Nothing: it is done. headrace start {name} runs it again.",
+        State.CATCHING_UP: "It is working through its backlog. If rows arrive faster than it "
+        "processes them, Headrace reports this and names the bottleneck.",
+        State.STALLED: "If it still makes no progress, Headrace saves a thread dump and restarts "
+        "it.",
+        State.NEEDS_ATTENTION: f"Nothing, until you act: fix the cause, then run "
+        f"headrace start {name} (or headrace up {name}, if you changed its code).",
+        State.STOPPING: "It stops at the next batch boundary, or is cut at the deadline.",
+        State.STOPPED: f"Nothing, until you run: headrace {begin} {name}",
+        State.FINISHED: f"Nothing: it has finished. To run it again: headrace start {name}",
     }.get(State(status.state), "")
 
 

@@ -81,8 +81,8 @@ def open_workspace(project: Path | None, profile: str) -> Workspace:
     if project is not None and not project.is_dir():
         raise ConfigError(
             f'The folder "{project}" does not exist.',
-            why="--project names the folder that holds headrace.toml.",
-            fix="give an existing folder, or create a project: headrace init DIR",
+            why="--project names the folder that contains headrace.toml.",
+            fix="Name an existing folder, or create a project: headrace init DIR",
             slug="no-project",
         )
     found = project.resolve() if project else config.find_project(Path.cwd())
@@ -96,7 +96,7 @@ def target(work: Workspace, name: str, args: tuple[str, ...] = ()) -> Target:
     path = _path(work, name)
     if path is None:
         raise _unknown(
-            name, "pipeline or file", work.pipeline_files, "headrace check lists the pipelines"
+            name, "pipeline or file", work.pipeline_files, "List the pipelines: headrace check"
         )
     for pipeline, file in work.pipeline_files.items():
         if file.resolve() == path:
@@ -107,7 +107,8 @@ def target(work: Workspace, name: str, args: tuple[str, ...] = ()) -> Target:
     if not is_script:
         raise ConfigError(
             f'"{name}" is a pipeline outside the project {work.project}.',
-            why="A pipeline belongs to the project whose settings it uses; only scripts do not.",
+            why="A pipeline must be inside the project whose settings it uses. Only scripts can be "
+            "elsewhere.",
             fix=f"headrace --project {path.parent} run {path.name}",
             slug="outside-project",
         )
@@ -120,9 +121,9 @@ def targets(work: Workspace, names: Iterable[str], args: tuple[str, ...] = ()) -
     if not found:
         raise ConfigError(
             f"The project {work.project} has no pipelines.",
-            why="A pipeline is a file in pipelines/ (or, without that folder, a .py file of the "
-            "project's folder) that defines an @hr.stream.",
-            fix="headrace init DIR writes a small project that runs",
+            why="A pipeline is a file in pipelines/ (or, without that folder, a .py file in the "
+            "project folder) that defines an @hr.stream.",
+            fix="Create a small working project: headrace init DIR",
             slug="no-pipelines",
         )
     return found
@@ -131,8 +132,8 @@ def targets(work: Workspace, names: Iterable[str], args: tuple[str, ...] = ()) -
 def _pipeline(work: Workspace, name: str, args: tuple[str, ...]) -> Target:
     if args:
         raise ConfigError(
-            f'"{name}" is a pipeline and takes no arguments; given: {" ".join(args)}.',
-            why="Only a script (a file without Headrace definitions) reads its command line.",
+            f'"{name}" is a pipeline and accepts no arguments, but got: {" ".join(args)}.',
+            why="Only scripts (files without Headrace definitions) accept arguments.",
             fix=f"headrace run {name}",
             slug="pipeline-arguments",
         )
@@ -157,7 +158,7 @@ def resolve_pipeline(work: Workspace, name: str) -> str:
         return name
     if name.endswith(".py") and Path(name).stem in known:
         return Path(name).stem
-    raise _unknown(name, "pipeline", known, "headrace status lists the pipelines")
+    raise _unknown(name, "pipeline", known, "List the pipelines: headrace status")
 
 
 def resolve_query(
@@ -168,9 +169,14 @@ def resolve_query(
     pipeline, slash, query = name.partition("/")
     if slash:
         if pipeline not in pipelines:
-            raise _unknown(pipeline, "pipeline", pipelines, "headrace status lists the pipelines")
+            raise _unknown(pipeline, "pipeline", pipelines, "List the pipelines: headrace status")
         if queries.get(pipeline) and query not in queries[pipeline]:
-            raise _unknown(query, f"query in {pipeline}", queries[pipeline], "headrace status")
+            raise _unknown(
+                query,
+                f"query in {pipeline}",
+                queries[pipeline],
+                "List the queries: headrace status",
+            )
         return pipeline, query
     if name in pipelines:
         return name, None
@@ -183,12 +189,14 @@ def resolve_query(
         full = ", ".join(f"{p}/{name}" for p in owners)
         raise ConfigError(
             f'"{name}" is a query in {len(owners)} pipelines.',
-            why=f"It can be {full}.",
-            fix=f"say which: {owners[0]}/{name}",
+            why=f"It could be any of: {full}.",
+            fix=f"Add the name of the pipeline, for example: {owners[0]}/{name}",
             slug="ambiguous-name",
         )
     everything = pipelines | {q for names in queries.values() for q in names}
-    raise _unknown(name, "pipeline or query", everything, "headrace status lists them")
+    raise _unknown(
+        name, "pipeline or query", everything, "List pipelines and queries: headrace status"
+    )
 
 
 def _unknown(name: str, what: str, known: Iterable[str], fix: str) -> Error:

@@ -42,7 +42,7 @@ class EventFile:
             found.append((begin, line))
             begin += len(line) + 1
         if not found and len(content) >= LINE_BYTES_MAX:
-            self._report(logging.WARNING, f"skipped a line of over {LINE_BYTES_MAX:,} bytes")
+            self._report(logging.WARNING, f"skipped a line longer than {LINE_BYTES_MAX:,} bytes")
             begin += len(content)
         self.position = begin
         return found

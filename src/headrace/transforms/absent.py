@@ -1,9 +1,9 @@
 """`hr.absent` emits a row when a key becomes silent, and one with `resolved` when it returns.
 
 Uses Spark's keyed state with processing-time timers. Downtime of the query is not silence: a timer
-that expires in another run than the one that saw the key last starts again, because records of the
-downtime may not have been read yet. Rows of a batch are handled before its timers, so a slow batch
-does not raise an alert either.
+that expires in a different run than the one that last saw its key is started again, because records
+from the downtime may not have been read yet. Rows of a batch are handled before its timers, so a
+slow batch does not raise an alert either.
 """
 
 from __future__ import annotations
@@ -109,6 +109,6 @@ def _check_arguments(df: DataFrame, keys: tuple[str, ...], limit_s: float) -> No
     if limit_s <= 0:
         raise DefinitionError(
             "hr.absent: for_ must be positive.",
-            fix='Write for example for_="1 minute".',
+            fix='Write, for example, for_="1 minute".',
             slug="bad-duration",
         )

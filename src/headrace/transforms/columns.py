@@ -21,7 +21,7 @@ def require(df: DataFrame, transform: str, names: Iterable[str]) -> dict[str, st
             raise DefinitionError(
                 f"hr.{transform}: unknown column {name!r}.",
                 why=f"The columns are {', '.join(kinds)}.",
-                fix=f"Did you mean {meant!r}?" if meant else "Use one of these.",
+                fix=f"Did you mean {meant!r}?" if meant else "Use one of these columns.",
                 slug="unknown-column",
             )
     return kinds

@@ -35,11 +35,14 @@ def choose(
     notes = build_notes.current()
     refused = _find_arrow_problem(df, schema, kept, has_options)
     if notes is not None and notes.is_real_time:
-        refused = refused or "a real-time query reads it, and Python is not supported there"
+        refused = (
+            refused
+            or "a real-time query reads the result, and real-time queries do not support Python"
+        )
     if wish == ARROW and refused:
         raise DefinitionError(
             f'hr.parse_json cannot use the engine "arrow" here: {refused}.',
-            why="It supports flat records of simple types, and runs in Python workers.",
+            why="That engine supports flat records of simple types, and runs in Python workers.",
             fix="Remove engine=: Spark's parser gives the same rows.",
             slug="bad-engine",
         )
@@ -52,9 +55,9 @@ def choose(
 def _find_arrow_problem(
     df: DataFrame, schema: StructType, kept: tuple[str, ...], has_options: bool
 ) -> str | None:
-    """Why Arrow might give another result than Spark; None if it cannot."""
+    """Why the results of Arrow and Spark might differ; None if they cannot."""
     if has_options:
-        return "options= change what Spark's parser does"
+        return "options= changes what Spark's parser does"
     if not schema.fields:
         return "the schema has no fields"
     time_parser = df.sparkSession.conf.get("spark.sql.legacy.timeParserPolicy", "EXCEPTION") or ""

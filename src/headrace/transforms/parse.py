@@ -61,7 +61,8 @@ def _note_bad_records(df: DataFrame, parser: RecordParser) -> None:
     if notes is None:
         raise DefinitionError(
             "hr.parse_json can quarantine bad records only in a pipeline.",
-            why="Headrace runs the query that writes them to the quarantine.",
+            why="Only in a pipeline does Headrace run the query that writes them to the "
+            "quarantine.",
             fix="Call it in an @hr.view or @hr.stream, or pass quarantine=False to drop them.",
             slug="quarantine-outside",
         )
@@ -69,7 +70,8 @@ def _note_bad_records(df: DataFrame, parser: RecordParser) -> None:
         return
     if not df.isStreaming:
         raise DefinitionError(
-            "hr.parse_json can quarantine bad records only for a stream, and this is a table.",
+            "hr.parse_json can quarantine bad records only for a stream, but this is a static "
+            "DataFrame.",
             fix="Pass quarantine=False.",
             slug="quarantine-static",
         )
@@ -88,14 +90,14 @@ def _parse_schema(schema: str | StructType) -> StructType:
         said = str(exc).strip().splitlines()[0]
         raise DefinitionError(
             f"The schema of hr.parse_json is invalid: {said}",
-            why=f"It is {schema!r}.",
-            fix='Write for example "id int, name string, tags array<string>".',
+            why=f"The schema is {schema!r}.",
+            fix='Write, for example, "id int, name string, tags array<string>".',
             slug="bad-schema",
         ) from exc
     if not isinstance(parsed, StructType):
         raise DefinitionError(
             f"The schema of hr.parse_json is {parsed.simpleString()}, not a list of fields.",
-            fix='Write for example "id int, name string".',
+            fix='Write, for example, "id int, name string".',
             slug="bad-schema",
         )
     return parsed
@@ -105,14 +107,14 @@ def _check_columns(df: DataFrame, schema: StructType, column: str, kept: tuple[s
     kinds = columns.require(df, RULE, (column, *kept))
     if kinds[column] not in ("string", "binary"):
         raise DefinitionError(
-            f"hr.parse_json reads string or binary, but {column!r} is {kinds[column]}.",
+            f"hr.parse_json reads a string or binary column, but {column!r} is {kinds[column]}.",
             fix="Name the column that contains the JSON.",
             slug="unknown-column",
         )
     names = [*kept, *schema.fieldNames()]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DefinitionError(
-            f"hr.parse_json would create the column {', '.join(twice)} twice.",
-            fix="Remove it from keep=, or rename the column first.",
+            f"hr.parse_json would create duplicate columns: {', '.join(twice)}.",
+            fix="Remove them from keep=, or rename them first.",
             slug="column-twice",
         )

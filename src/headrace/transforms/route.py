@@ -24,7 +24,7 @@ def route(df: DataFrame, topics: Mapping[str, str | Column]) -> DataFrame:
 
     if not isinstance(topics, Mapping) or not topics:
         raise DefinitionError(
-            "hr.route has no topics.",
+            "hr.route needs at least one topic.",
             why=f"It was given {topics!r}.",
             fix='Write hr.route(df, {"errors": "level = \'ERROR\'", "all": "true"}).',
             slug="bad-route",

@@ -100,8 +100,8 @@ class BrokerClient:
                 raise ConnectorError(
                     f"The topic {name!r} has no partition {', '.join(map(str, missing))}.",
                     why=f"It has {format_partition_count(len(known[name]))}, numbered from 0. "
-                    "Spark silently reads nothing from a missing one.",
-                    fix="Remove it from assign.",
+                    "From a missing partition, Spark silently reads nothing.",
+                    fix="Remove the missing partitions from assign.",
                     slug="kafka-no-topic",
                 )
         return {name: list(one.assign.get(name, known[name])) for name in names}
@@ -127,8 +127,8 @@ class BrokerClient:
                 raise explain_error(
                     self.servers,
                     confluent().KafkaError.TOPIC_AUTHORIZATION_FAILED,
-                    f"it may {', '.join(sorted(may)).lower()} {topic}, "
-                    f"but not {missing[0].lower()} it",
+                    f"Allowed on {topic}: {', '.join(sorted(may)) or 'nothing'}. Missing: "
+                    f"{missing[0]}.",
                     self._connector,
                 )
 

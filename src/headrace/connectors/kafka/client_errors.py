@@ -21,7 +21,8 @@ def confluent() -> Any:
     except ImportError as exc:
         raise SetupError(
             "The Kafka client is not installed.",
-            why="Headrace queries brokers through confluent-kafka, which is an extra.",
+            why="Headrace queries brokers through confluent-kafka, which is an optional "
+            "dependency.",
             fix='pip install "headrace[kafka]"',
             slug="kafka-client-missing",
         ) from exc
@@ -67,31 +68,35 @@ def no_topic(servers: str, name: str | None, why: str, known: Iterable[str] = ()
     return ConnectorError(
         f"There is no topic {name!r} on {servers}.",
         why=why,
-        fix=suggest(name or "", known, "Create it, or check whether the login may describe it."),
+        fix=suggest(
+            name or "", known, "Create it, or check that the login is allowed to describe it."
+        ),
         slug="kafka-no-topic",
     )
 
 
 def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Error:
     known = confluent().KafkaError
-    user = f" as {connector.login.user!r}" if connector.login.user else ""
+    user = f" {connector.login.user!r}" if connector.login.user else ""
 
     def refused(what: str, fix: str, *, slug: str) -> Error:
         return ConnectorError(what, why=words, fix=fix, slug=slug)
 
     if code == known._AUTHENTICATION:
-        fix = "Check user, password and mechanism; the listener must support the mechanism."
+        fix = "Check the user, the password, and that the listener supports the mechanism."
         return refused(f"{servers} refused the login{user}.", fix, slug="kafka-refused")
     # A TLS alert is reported as a disconnect, a missing file as an invalid argument.
     if code == known._SSL or "SSL" in words or "ssl." in words:
-        fix = "Check that the port is a TLS listener, and whether it requires a client certificate "
-        fix += "(certificate, key) that it trusts."
+        fix = "Check that the port is a TLS listener. If it requires a client certificate, set "
+        fix += "certificate and key to one that it trusts."
         if "verify failed" in words:
-            fix = "Set ca to the authority (PEM) that signed the broker's certificate, and use the "
-            fix += "host name of that certificate in servers."
+            fix = (
+                "Set ca to the PEM file of the authority that signed the broker's certificate, and "
+            )
+            fix += "use the host name from that certificate in servers."
         return refused(f"The TLS connection to {servers} failed.", fix, slug="kafka-tls")
     if code in (known.TOPIC_AUTHORIZATION_FAILED, known.GROUP_AUTHORIZATION_FAILED):
-        fix = "Grant READ and DESCRIBE on the topic to read, WRITE and DESCRIBE to write."
+        fix = "To read, grant READ and DESCRIBE on the topic; to write, grant WRITE and DESCRIBE."
         return refused(f"The login{user} lacks a permission on {servers}.", fix, slug="kafka-acl")
     if code in (known.UNKNOWN_TOPIC_OR_PART, known._UNKNOWN_TOPIC, known._UNKNOWN_PARTITION):
         what = f"A topic or partition no longer exists on {servers}."
@@ -101,10 +106,10 @@ def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Erro
         what = f"{servers} deleted records before they were read."
         return refused(what, "Increase retention.ms of the topic.", slug="kafka-gone")
     what = f"{servers} does not answer."
-    fix = "Check that the broker is running, that host and port are right, and whether the "
-    fix += "listener uses TLS. To start a development broker: headrace kafka up."
+    fix = "Check that the broker is running, that the host and port are right, and whether the "
+    fix += "listener uses TLS. To start a development broker: headrace kafka up"
     if is_leaderless(code):
         what = f"A partition on {servers} has no leader."
-        fix = "Check that all brokers of the cluster are running; one that just started needs a "
-        fix += "few seconds."
+        fix = "Check that all brokers in the cluster are running. A broker that has just started "
+        fix += "needs a few seconds."
     return SetupError(what, why=words, fix=fix, slug="kafka-unreachable")

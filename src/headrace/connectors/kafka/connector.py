@@ -77,7 +77,7 @@ class Kafka(Connector):
 
     @property
     def capabilities(self) -> Capabilities:  # type: ignore[override]
-        why = "after a failure a batch is sent again"
+        why = "after a failure, a batch is sent again"
         if self.exactly_once:
             why = "a batch is one transaction, for readers with isolation.level=read_committed"
         return Capabilities(
@@ -129,7 +129,7 @@ class Kafka(Connector):
 
     def lacks_as_source(self) -> str | None:
         named = self.topic or "TOPIC"
-        return f'subscribe = "{named}", or pattern or assign; topic is for sinks'
+        return f'subscribe = "{named}", pattern or assign; the field topic is only for sinks'
 
     def identity(self) -> str | None:
         return f"kafka://{self.servers}/{self.topic}" if self.topic else None
@@ -320,8 +320,8 @@ def _check_topics(given: Mapping[str, object], topic: str | None) -> None:
 def _check_exactly_once(exactly_once: bool, is_source: bool) -> None:
     if exactly_once and is_source:
         raise ConnectorError(
-            "exactly_once is for sinks, and this connector is a source.",
-            why="The checkpoint already makes a source read each record once.",
+            "exactly_once is for sinks, but this connector is a source.",
+            why="The checkpoint already ensures that a source reads each record once.",
             fix='Remove it. To read only committed records, set options={"kafka.isolation.level": '
             '"read_committed"}.',
             slug="bad-option",

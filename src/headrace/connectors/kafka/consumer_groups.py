@@ -48,14 +48,14 @@ class ConsumerGroups:
     def _build_error(self, group: str, error: Any) -> Error:
         code, words = error.code(), error.str()
         known = confluent().KafkaError
-        user = f" as {self._connector.login.user!r}" if self._connector.login.user else ""
+        user = f" {self._connector.login.user!r}" if self._connector.login.user else ""
         servers = self._connector.servers
         what = fix = ""
         if code in (known.GROUP_AUTHORIZATION_FAILED, known.TOPIC_AUTHORIZATION_FAILED):
             what = f"The login{user} may not change the group {group!r} on {servers}."
             fix = "Grant it READ on the group and READ on the topics, or remove [lag] mirror."
         elif code in (known.UNKNOWN_MEMBER_ID, known.NON_EMPTY_GROUP, known.ILLEGAL_GENERATION):
-            what = f"The group {group!r} on {servers} has members, so it is not changed."
+            what = f"The group {group!r} on {servers} has members, so Headrace does not change it."
             fix = "Choose a name for [lag] mirror that no consumer uses."
         if what:
             return ConnectorError(what, why=words, fix=fix, slug="kafka-mirror")
@@ -67,7 +67,8 @@ class ConsumerGroups:
             return SetupError(
                 f"{servers} is not ready for consumer groups.",
                 why=words,
-                fix="Headrace retries; a broker that just started needs a few seconds.",
+                fix="Wait: Headrace retries, and a broker that has just started needs a few "
+                "seconds.",
                 slug="kafka-mirror",
             )
         return explain_error(servers, code, words, self._connector)

@@ -75,7 +75,7 @@ class EventHubs(Connector):
             has_batch_limit=self.reading.has_batch_limit,
             has_one_writer=False,
             needs_checkpoint=False,
-            delivery_why="after a failure a batch is sent again",
+            delivery_why="after a failure, a batch is sent again",
         )
 
     def fields(self) -> dict[str, Any]:
@@ -187,8 +187,8 @@ def parse_connection_string(text: str, hub: str | None) -> tuple[str, int, str]:
     named = hub or parts.get("EntityPath")
     if not named:
         raise ConnectorError(
-            "The event hub is not set.",
-            why="The connection string is for the whole namespace: it has no EntityPath.",
+            "The name of the event hub is missing.",
+            why="The connection string is for a whole namespace: it has no EntityPath.",
             fix='Add hub="NAME".',
             slug="event-hubs-connection",
         )
@@ -237,10 +237,10 @@ def _position(starting: str | Mapping[str, Any]) -> str:
     is_text = isinstance(starting, str) and re.search(r'"offset"\s*:|^-?\d+$|^@latest$', starting)
     if is_native or is_text:
         raise ConnectorError(
-            "The Kafka endpoint of Event Hubs has no byte offsets.",
-            why="Its offset is the sequence number of an event.",
-            fix='Start at a time, starting="2026-01-31T08:00:00Z", at "start", at "end", or at a '
-            'sequence number for each partition: {"HUB": {"0": 1234}}.',
+            "The Kafka endpoint of Event Hubs does not support byte offsets.",
+            why="There, the offset of an event is its sequence number.",
+            fix='Set starting to a time ("2026-01-31T08:00:00Z"), to "start" or "end", or to a '
+            'sequence number for each partition ({"HUB": {"0": 1234}}).',
             slug="event-hubs-offset",
         )
     if isinstance(starting, str):

@@ -20,45 +20,46 @@ from headrace.spelling import closest
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MODULE = "org.apache.kafka.common.security.{}LoginModule"
 
-# setting of the client -> (why it breaks a query, what to use instead)
+# setting of the client -> (why it breaks a query, fix)
 _READING = {
     "group.id": (
         "each query needs its own consumer group: queries that share one lose records to each "
         "other",
-        'group_prefix="…" names the groups, and headrace lag shows how far behind each query is',
+        'Use group_prefix="…" to name the groups. To see how far behind each query is, run '
+        "headrace lag.",
     ),
     "auto.offset.reset": (
         "the checkpoint holds the position, and only the first run needs a starting point",
-        'starting="earliest", "latest", offsets or a timestamp',
+        'Use starting="earliest", "latest", offsets or a timestamp.',
     ),
-    "key.deserializer": ("keys arrive as bytes", 'F.col("key").cast("string") in the query'),
+    "key.deserializer": ("keys arrive as bytes", 'Use F.col("key").cast("string") in the query.'),
     "value.deserializer": (
         "values arrive as bytes",
-        'F.col("value").cast("string"), hr.parse_json or from_avro in the query',
+        'Use F.col("value").cast("string"), hr.parse_json or from_avro in the query.',
     ),
     "enable.auto.commit": (
         "the checkpoint keeps the offsets together with the state",
-        "remove it; headrace lag shows how far behind each query is",
+        "Remove it. To see how far behind each query is, run headrace lag.",
     ),
     "interceptor.classes": (
-        "interceptors may change records without Spark knowing",
-        "a transformation in the query",
+        "interceptors can change records without Spark's knowledge",
+        "Use a transformation in the query.",
     ),
 }
 _WRITING = {
-    "key.serializer": ("keys are sent as bytes", 'F.col("key").cast("string") in the query'),
+    "key.serializer": ("keys are sent as bytes", 'Use F.col("key").cast("string") in the query.'),
     "value.serializer": (
         "values are sent as bytes",
-        'F.to_json(F.struct("*")).alias("value") or to_avro in the query',
+        'Use F.to_json(F.struct("*")).alias("value") or to_avro in the query.',
     ),
-    "group.id": ("a producer has no group", "remove it"),
+    "group.id": ("a producer has no group", "Remove it."),
     "enable.idempotence": (
         "without idempotence, records may be lost or duplicated within a batch",
-        "remove it: it is on by default",
+        "Remove it: idempotence is on by default.",
     ),
     "transactional.id": (
-        "Spark's tasks would fence each other: a transaction belongs to one producer",
-        "exactly_once=True, which writes each batch in a transaction",
+        "a transaction belongs to one producer, so Spark's tasks would fence each other off",
+        "Use exactly_once=True, which writes each batch in a transaction.",
     ),
 }
 
@@ -110,12 +111,13 @@ def _option_problem(
     low = name.lower()
     bare = low.removeprefix("kafka.")
     if low in named:
-        return _option_error(name, "it has its own field", f"{named[low]}=…")
+        return _option_error(name, "it has its own field", f"Use the field: {named[low]}=…")
     if bare == "failondataloss" and value.lower() == "false":
         return _option_error(
             name,
             "records that Kafka deleted before they were read would be skipped silently",
-            "`headrace start NAME --accept-gap` after a stop, which applies once and is recorded",
+            "If records are lost, run headrace start NAME --accept-gap, which skips them once and "
+            "records that in the audit log.",
         )
     if bare in breaking:
         return _option_error(name, *breaking[bare])
@@ -123,13 +125,13 @@ def _option_problem(
         return _option_error(
             name,
             "it is a secret, and every copy of the definition would contain it",
-            f'"{name}" = "${{env:NAME}}" or "${{file:PATH}}"',
+            f'Write "{name}" = "${{env:NAME}}" or "${{file:PATH}}".',
         )
     if not low.startswith("kafka.") and low not in _PLAIN:
         return ConnectorError(
             f"Unknown option {name!r}.",
             why="Kafka client settings start with kafka., and options of Spark's connector have "
-            "fields.",
+            "fields of their own.",
             fix=_suggest_fix(name, named),
             slug="kafka-option",
         )
@@ -145,11 +147,11 @@ def _suggest_fix(name: str, named: Mapping[str, str]) -> str:
     )
 
 
-def _option_error(name: str, why: str, instead: str) -> ConnectorError:
+def _option_error(name: str, why: str, fix: str) -> ConnectorError:
     return ConnectorError(
         f"The option {name!r} is not allowed.",
         why=f"{why[:1].upper()}{why[1:]}.",
-        fix=f"Instead: {instead}.",
+        fix=fix,
         slug="kafka-option",
     )
 
@@ -238,8 +240,8 @@ def _require_both(name: str, value: str | None, other: str, other_value: str | N
     if bool(value) != bool(other_value):
         raise ConnectorError(
             f"{name} and {other} must be set together.",
-            fix='Set both. A certificate and its key are PEM files; password="${env:NAME}" keeps '
-            "the password out of the file.",
+            fix='Set both. Certificates and keys are PEM files. Write password="${env:NAME}" to '
+            "keep the password out of the file.",
             slug="kafka-login",
         )
 

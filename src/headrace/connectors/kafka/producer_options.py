@@ -32,8 +32,9 @@ def to_librdkafka(options: Mapping[str, str]) -> dict[str, Any]:
 def option_error(words: str) -> ConnectorError:
     """`words` is the message of librdkafka."""
     return ConnectorError(
-        f"The Kafka client rejects an option: {words}.",
-        why="The client is librdkafka, where some settings have other names than in Java.",
+        f"The Kafka client rejected an option: {words}.",
+        why="The client is librdkafka, where some settings have different names than in the "
+        "Java client.",
         fix="Use librdkafka's name (its CONFIGURATION.md) with the prefix kafka., or remove the "
         "option.",
         slug="kafka-option",
@@ -44,7 +45,7 @@ def not_exactly_once(title: str, where: str) -> ConnectorError:
     """For topics that Headrace writes for the project."""
     return ConnectorError(
         f"{title}: exactly_once is not supported here.",
-        why="It writes each batch of a query in a transaction, but these records are written one "
+        why="It would write each batch in a transaction, but these records are written one "
         "by one. Readers recognise duplicates by their content.",
         where=where,
         fix="Remove exactly_once.",

@@ -31,7 +31,7 @@ def normalise(side: str, value: str | Mapping[str, Any]) -> str:
         except ValueError as exc:
             raise invalid_offsets(side, text, f"it is not JSON: {exc}") from exc
     if not isinstance(value, Mapping) or not value:
-        raise invalid_offsets(side, value, "it names no topic")
+        raise invalid_offsets(side, value, "it contains no topic")
     made = {str(topic): _partitions(side, str(topic), found) for topic, found in value.items()}
     kinds = {type(one) for found in made.values() for one in found.values()}
     if len(kinds) > 1:
@@ -53,7 +53,7 @@ def check_topics(
     for topic in named:
         if topic not in given:
             raise invalid_offsets(
-                side, given, f"it must contain every topic, and {topic!r} is missing"
+                side, given, f"it must contain every topic, but {topic!r} is missing"
             )
 
 
@@ -99,7 +99,7 @@ def _partitions(side: str, topic: str, found: object) -> dict[str, int | str]:
             raise invalid_offsets(side, partition, f"a partition of {topic!r} must be a number")
         if isinstance(value, str) and value.lstrip("-").isdigit():
             raise invalid_offsets(
-                side, value, f"an offset of {topic!r} must be a number, not text: {value}"
+                side, value, f"an offset in {topic!r} must be a number, not text: {value}"
             )
         if isinstance(value, str):
             made[str(partition)] = ENDS.get(value) or _normalise_timestamp(side, value)
@@ -107,7 +107,7 @@ def _partitions(side: str, topic: str, found: object) -> dict[str, int | str]:
             made[str(partition)] = value
         else:
             raise invalid_offsets(
-                side, value, f"an offset of {topic!r} must be a whole number from 0"
+                side, value, f"an offset in {topic!r} must be a whole number, 0 or greater"
             )
     return made
 

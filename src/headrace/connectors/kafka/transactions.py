@@ -107,13 +107,14 @@ def is_new(last: PlannedWrite | None, batch: PlannedWrite) -> bool:
     is_other = batch.number < last.number or (is_known and last.mark != batch.mark)
     if not is_other:
         return False
-    other = "a different batch of that number" if batch.number == last.number else batch.number
+    other = f"{'a different ' * (batch.number == last.number)}batch {batch.number}"
     raise ConnectorError(
         f"Kafka has batch {last.number} of this query, but its checkpoint continues with {other}.",
-        why="The checkpoint was reset to an earlier state. Its batches may now contain other rows, "
+        why="The checkpoint was reset to an earlier state. Its batches may now contain different "
+        "rows, "
         "so rows would be lost or written twice.",
-        fix="Restore the newer checkpoint, or set a new `checkpoint` for the query: it then starts "
-        "as a new query and writes its rows again.",
+        fix="Restore the newer checkpoint, or set a new `checkpoint` for the query, which then "
+        "starts as a new query and writes its rows again.",
         slug="sink-is-ahead",
     )
 
@@ -210,7 +211,7 @@ class Transactions:
         if topic is None:
             raise ConnectorError(
                 "null topic present in the data",
-                why="The sink has no `topic`, and the column topic is null.",
+                why="The sink has no `topic`, and the column topic of a row is null.",
                 fix='Set `topic` on the sink, or drop such rows: where("topic IS NOT NULL").',
             )
         while True:

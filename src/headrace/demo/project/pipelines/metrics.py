@@ -1,7 +1,7 @@
-"""Metric processing: one stream of raw logs; a history, a dashboard, a filter, two kinds of alert.
+"""Metric processing: turns raw logs into a history, a dashboard, a filter and two kinds of alerts.
 
     headrace check           finds mistakes before anything runs
-    headrace run metrics     runs it here; Ctrl-C drains
+    headrace run metrics     runs it in the foreground; Ctrl-C drains it
     headrace up              keeps it running; headrace status shows its state
 
 Raw logs are lines of JSON: customers log in and click, jobs report, clusters send a heartbeat.
@@ -18,8 +18,8 @@ LOG = """
 """
 
 
-# A view is a DataFrame with a name, defined once and used by many. Its parameters name sources,
-# tables, views and streams, as fixtures do in pytest: `raw_logs` and `customers` are in
+# A view is a DataFrame with a name, defined once and used by many queries. Its parameters name
+# sources, tables, views and streams, like fixtures in pytest: `raw_logs` and `customers` are in
 # headrace.toml.
 @hr.view
 def logs(raw_logs, customers):
@@ -39,8 +39,8 @@ def beats(raw_logs, customers):
     )
 
 
-# A stream is a query that Headrace keeps running. "metrics" is a sink of headrace.toml.
-# Every 10 seconds to show progress; in production once a minute, for fewer, larger files.
+# A stream is a query that Headrace keeps running. "metrics" is a sink in headrace.toml.
+# Every 10 seconds, to show progress; in production, use once a minute, for fewer, larger files.
 @hr.stream(to="metrics", every="10 seconds", fresh_within="2 minutes")
 def history(logs):
     """All logs, as Parquet, by day. Query it: headrace sql "SELECT ... FROM history"."""
@@ -55,7 +55,7 @@ def history(logs):
 )
 def logins(history):
     """Logins per minute of event time. Late logins are added to their minute for 10 minutes, then
-    dropped and counted. A stream as input means its committed output."""
+    dropped and counted. A stream used as input means its committed output."""
     return (
         history.where("metric = 'login'")
         .withWatermark("timestamp", "10 minutes")
@@ -65,7 +65,7 @@ def logins(history):
     )
 
 
-# In real time if source and sink support it (Kafka), else every 2 seconds.
+# In real time if the source and the sink support it (Kafka), otherwise every 2 seconds.
 @hr.stream(to="heartbeats", trigger=hr.real_time("1 minute", otherwise="2 seconds"))
 def heartbeats(beats):
     """Lines of JSON, for other programs."""
@@ -84,7 +84,7 @@ def heartbeats(beats):
     trigger=hr.real_time("1 minute", otherwise="2 seconds"),
 )
 def overloaded():
-    """A string is Spark SQL over the same names."""
+    """A returned string is Spark SQL over the same names."""
     return "SELECT cluster_id, load, timestamp FROM beats WHERE load > 99 OR load < 90"
 
 
