@@ -38,7 +38,7 @@ STEPS = (
     Step("partitions", "8 shuffle partitions instead of 200", ("spark.sql.shuffle.partitions",)),
     Step(
         "rocksdb",
-        "state in RocksDB instead of the heap, 512 MB for all of it",
+        "state in RocksDB instead of the heap, with a limit of 512 MB",
         (
             STREAMING + "stateStore.providerClass",
             ROCKSDB + "boundedMemoryUsage",
@@ -47,7 +47,7 @@ STEPS = (
     ),
     Step(
         "changelog",
-        "changelog checkpoints instead of whole ones",
+        "changelog checkpoints instead of full snapshots",
         (ROCKSDB + "changelogCheckpointing.enabled",),
     ),
     Step(
@@ -56,7 +56,7 @@ STEPS = (
         (STREAMING + "checkpointFileManagerClass",),
     ),
     Step("master", "at least 4 task threads: local[4] instead of local[*]", ("spark.master",)),
-    Step(HEADRACE, "the rest of Headrace's settings (no Spark UI, FAIR, limits)", None),
+    Step(HEADRACE, "all other Headrace settings (no Spark UI, FAIR, limits)", None),
 )
 
 

@@ -33,22 +33,35 @@ class Target:
         return f"{self.name}: {shown(figure)}{self.unit} (target: {target}, {verdict})"
 
 
-OVERHEAD = Target("records per CPU-second, Headrace over bare script", 0.97, is_least=True)
-DEFAULTS = Target("records per second, Headrace's defaults over PySpark's", 1.5, is_least=True)
-SUPERVISOR_CPU = Target("CPU of the supervisor, idle pipelines", 5.0, False, " % of a core")
-SQL = Target("time of a SQL query, Headrace over DuckDB alone, the worse of two", 2.0, False)
-DEMO_CPU = Target("CPU of the demo, all outputs at its own rate", 75.0, False, " % of all cores")
-WEB = Target("p95 of an API call, large over small project, the worst call", 3.0, False)
-WEB_MEMORY = Target("memory of the page's process, large project", 150.0, False, " MB")
+OVERHEAD = Target("records per CPU-second, Headrace relative to a bare script", 0.97, is_least=True)
+DEFAULTS = Target(
+    "records per second, Headrace's defaults relative to PySpark's", 1.5, is_least=True
+)
+SUPERVISOR_CPU = Target("CPU of the supervisor with idle pipelines", 5.0, False, " % of a core")
+SQL = Target(
+    "time of a SQL query, Headrace relative to DuckDB alone, worse of two queries", 2.0, False
+)
+DEMO_CPU = Target(
+    "CPU of the demo with all outputs, at its default rate", 75.0, False, " % of all cores"
+)
+WEB = Target("p95 of an API call, large relative to small project, worst call", 3.0, False)
+WEB_MEMORY = Target("memory of the page's process with the large project", 150.0, False, " MB")
 SOAK_MEMORY = Target("memory of the page's process after ten minutes", 150.0, False, " MB")
-SOAK_HEAP = Target("browser's heap, the last minutes over the first, the worse window", 1.1, False)
-SUPERVISOR_MEMORY = Target("memory of the supervisor, idle pipelines", 150.0, False, " MB")
+SOAK_HEAP = Target("browser's heap, last minutes relative to the first, worse window", 1.1, False)
+SUPERVISOR_MEMORY = Target("memory of the supervisor with idle pipelines", 150.0, False, " MB")
 # On Kafka each line has to hold in every round, so the worst round is the figure.
-APP = Target("records per CPU-second of all outputs, Headrace over plain PySpark, worst round", 2.0,
-             is_least=True)  # fmt: skip
-PARSED = Target("the history alone, hr.parse_json over plain PySpark, worst round", 1.3, True)
-SAME = Target("the history alone, Headrace over an equivalent bare script, worst round", 0.95, True)
-REAL_TIME = "micro-batch over real time in batches of two minutes, worst round"
+APP = Target(
+    "records per CPU-second of all outputs, Headrace relative to plain PySpark, worst round",
+    2.0,
+    is_least=True,
+)
+PARSED = Target(
+    "the history alone, hr.parse_json relative to plain PySpark, worst round", 1.3, True
+)
+SAME = Target(
+    "the history alone, Headrace relative to an equivalent bare script, worst round", 0.95, True
+)
+REAL_TIME = "micro-batch relative to real time with two-minute batches, worst round"
 P50 = Target(f"p50 of heartbeats, {REAL_TIME}", 20.0, True)
 P99 = Target(f"p99 of heartbeats, {REAL_TIME}", 5.0, True)
 ALERT = Target("p50 from a record to its open alert, worst round", 100.0, False, " ms")

@@ -20,7 +20,7 @@ HISTORY_SIDES = {
 LATENCY_SIDES = {
     "real_time": "heartbeats, real time under Headrace",
     "micro_batch": "heartbeats, default micro-batch of a bare script",
-    "alerts": "record to open alert, while the history runs",
+    "alerts": "record to open alert, while the history query runs",
 }
 
 
@@ -37,7 +37,7 @@ def app(rounds: Sequence[Result]) -> str:
     ]
     rows.append(("**worst**", "", "", "", "", f"**{min(ratios):.2f}**"))
     speeds = [f"{words}, records/CPU-s" for words in APP_SIDES.values()]
-    times = [f"{words}, all done after" for words in APP_SIDES.values()]
+    times = [f"{words}, time for all outputs" for words in APP_SIDES.values()]
     head = ("round", *speeds, *times, "ratio of records/CPU-s")
     return "\n\n".join((table(head, rows), _where_cpu_goes(rounds), _at_scale(rounds)))
 
@@ -54,7 +54,7 @@ def _where_cpu_goes(rounds: Sequence[Result]) -> str:
         memory = f"{shown(max(run['memory_mb'] for run in runs))} MB"
         mistaken = f"{max(run['mistaken'] for run in runs):,}"
         lines.append((words, cells, f"{shown(start)} s", working, memory, mistaken))
-    head = ("side", "CPU seconds", "of which before the first batch", "records/CPU-s after that")
+    head = ("side", "CPU seconds", "of these, before the first batch", "records/CPU-s after that")
     return table((*head, "peak memory", "bad records accepted as logs"), lines)
 
 
@@ -67,7 +67,7 @@ def _at_scale(rounds: Sequence[Result]) -> str:
         f"{shown(per_working_second(ours))} records for all outputs (worst round, without the "
         "start). If throughput scales linearly with cores, a node needs "
         f"**{shown(figures.cores_needed(ours))} cores** with Headrace, and "
-        f"{shown(figures.cores_needed(theirs))} in plain PySpark. This is a projection, not a "
+        f"{shown(figures.cores_needed(theirs))} with plain PySpark. This is a projection, not a "
         "measurement, and it includes neither the broker nor the network."
     )
 
@@ -83,8 +83,10 @@ def history(rounds: Sequence[Result]) -> str:
         mistaken = f"{max(run['mistaken'] for run in runs):,}"
         rows.append((words, f"{shown(median(speed))} ({spread(speed)})", second, ratio, mistaken))
     same = figures.ratios(rounds, "plain", "bare")
-    head = ("side", "records/CPU-s, median (range)", "records/s", "over Spark's own settings")
-    words = f"Headrace over the equivalent bare script, both with `from_json`: {median(same):.3f}"
+    head = ("side", "records/CPU-s, median (range)", "records/s", "relative to Spark's settings")
+    words = (
+        f"Headrace relative to an equivalent bare script, both with `from_json`: {median(same):.3f}"
+    )
     made = table((*head, "bad records accepted as logs"), rows)
     return f"{made}\n\n{words} ({spread(same)})."
 
@@ -101,4 +103,4 @@ def latency(rounds: Sequence[Result]) -> str:
         rows.append((words, *cells, f"{count:,}"))
     borders = sum(one["real_time"]["borders"] for one in rounds)
     words = f"Boundaries between two real-time batches while heartbeats were measured: {borders}."
-    return table(("path", "p50", "p99", "max", "measured"), rows) + f"\n\n{words}"
+    return table(("path", "p50", "p99", "max", "measurements"), rows) + f"\n\n{words}"

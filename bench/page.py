@@ -90,7 +90,7 @@ def _where_cpu_goes(rounds: Sequence[Result]) -> str:
         total = median([60 * run["cpu_s"] / run["seconds"] for run in runs])
         cells = ", ".join(f"{role} {shown(value)}" for role, value in shares.items())
         lines.append((side, shown(total), cells, f"{shown(memory)} MB"))
-    return table(("side", "CPU seconds a minute", "of which", "memory"), lines)
+    return table(("side", "CPU seconds per minute", "by process", "memory"), lines)
 
 
 def _defaults(rounds: Sequence[Result]) -> str:
@@ -119,14 +119,14 @@ def _defaults(rounds: Sequence[Result]) -> str:
         )
         before = step.name
     head = ("settings", "records/s", "records/CPU-s", "this step")
-    return table((*head, "since PySpark's", "the same per CPU-s", "rounds"), rows)
+    return table((*head, "relative to PySpark's", "the same per CPU-s", "rounds"), rows)
 
 
 def _supervisor(rounds: Sequence[Result]) -> str:
     rows = []
     for kind in dict.fromkeys(one["kind"] for one in rounds):
         mine = [one for one in rounds if one["kind"] == kind]
-        what = "idle" if kind == "idle" else "each a batch a second"
+        what = "idle" if kind == "idle" else "each with a batch per second"
         cpu = [one["cpu_percent"] for one in mine]
         rows.append(
             (
@@ -135,7 +135,7 @@ def _supervisor(rounds: Sequence[Result]) -> str:
                 f"{shown(max(one['memory_mb'] for one in mine))} MB",
             )
         )
-    return table(("supervisor with", "of one core, median (range)", "peak memory"), rows)
+    return table(("load", "share of one core, median (range)", "peak memory"), rows)
 
 
 def _start(rounds: Sequence[Result]) -> str:
@@ -145,7 +145,7 @@ def _start(rounds: Sequence[Result]) -> str:
         if took:
             cells = (f"{median(took):.1f} s", f"{max(took):.1f} s", str(len(took)))
             rows.append((words, *cells))
-    return table(("what", "p50", "max", "times"), rows)
+    return table(("what", "p50", "max", "measurements"), rows)
 
 
 def _sql(rounds: Sequence[Result]) -> str:
@@ -167,7 +167,7 @@ def _sql(rounds: Sequence[Result]) -> str:
             )
         )
     head = ("query", "Headrace", "DuckDB alone", "ratio, median (range)")
-    return table((*head, "the whole command", "times"), rows)
+    return table((*head, "the whole command", "measurements"), rows)
 
 
 # What M6 asks of each output on files, in seconds.
@@ -176,11 +176,15 @@ PROMISED = {"history": 60, "logins": 60, "heartbeats": 5, "overloaded": 5, "sile
 
 def _demo(rounds: Sequence[Result]) -> str:
     facts = [
-        ("lines that went in", median([r["lines"] for r in rounds]), ""),
-        ("CPU of all cores", median([r["cpu_percent_of_all"] for r in rounds]), " %"),
-        ("CPU seconds a minute", median([60 * r["cpu_s"] / r["seconds"] for r in rounds]), ""),
+        ("input lines", median([r["lines"] for r in rounds]), ""),
+        ("share of all cores", median([r["cpu_percent_of_all"] for r in rounds]), " %"),
+        ("CPU seconds per minute", median([60 * r["cpu_s"] / r["seconds"] for r in rounds]), ""),
         ("peak memory", max(r["memory_mb"] for r in rounds), " MB"),
-        ("every query's first commit after", median([r["start_s"] for r in rounds]), " s"),
+        (
+            "time until every query had committed a batch",
+            median([r["start_s"] for r in rounds]),
+            " s",
+        ),
     ]
     costs = table(("the demo", ""), [(name, f"{shown(v)}{unit}") for name, v, unit in facts])
     ages = []
@@ -217,22 +221,21 @@ def _soak(rounds: Sequence[Result]) -> str:
     ]
     head = ("minute", "page's process", *(f"heap of the {w} window" for w in windows))
     return (
-        table(("page, nothing cached", "requests", "weight"), weights)
-        + "\n\n"
-        + table(head, minutes)
+        table(("page, without cache", "requests", "size"), weights) + "\n\n" + table(head, minutes)
     )
 
 
 def _facts(result: Result) -> str:
     machine, asked = result["machine"], result["asked"]
-    changed = " with changes" if result["is_changed"] else ""
-    busy = " **The machine was busy: not a figure to rely on.**" if asked["is_busy"] else ""
+    changed = " with uncommitted changes" if result["is_changed"] else ""
+    busy = " **The machine was busy: do not rely on these figures.**" if asked["is_busy"] else ""
     much = f"{asked['records']:,} records" if "records" in asked else f"{asked['seconds']:g} s"
     spark, pin = machine["pyspark"], machine["pyspark_pinned"]
-    other = "" if spark == pin else f" **(not {pin}, which is the pinned one)**"
+    other = "" if spark == pin else f" **(not {pin}, the pinned version)**"
     return (
         f"Measured {result['at']} at commit {result['commit']}{changed}: "
-        f"{asked['rounds']} rounds of {much}, load {asked['load']:g} before. "
+        f"{asked['rounds']} round{'s' * (asked['rounds'] != 1)} of {much}, "
+        f"load {asked['load']:g} before the start. "
         f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gb']} GB, "
         f"{machine['filesystem']}, {machine['system']}, Python {machine['python']}, "
         f"Java {machine['java']}, PySpark {spark}{other}.{busy}"

@@ -118,7 +118,7 @@ def test_the_projection_for_a_node_is_from_the_worst_round() -> None:
     # 2,000 records in 8 CPU-seconds: 250 in each.
     assert "one CPU-second processes 250 records" in made
     assert "**1,556 cores**" in made
-    assert "3,112 in plain PySpark" in made
+    assert "3,112 with plain PySpark" in made
 
 
 def test_the_tables_of_the_history_and_of_latency() -> None:

@@ -54,22 +54,24 @@ DEFAULTS: tuple[Default, ...] = (
     Default(
         "spark.sql.shuffle.partitions",
         "8",
-        "Spark's 200 are for clusters; the first checkpoint fixes the number",
+        "Spark's 200 is for clusters; the number cannot change after the first checkpoint",
     ),
     Default(
         STREAMING + "stateStore.providerClass",
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "keeps state outside the heap, so that it can outgrow it",
+        "keeps state outside the heap, so state can be larger than the heap",
     ),
     Default(
         ROCKSDB + "changelogCheckpointing.enabled", "true", "writes changes, not the whole state"
     ),
-    Default(ROCKSDB + "boundedMemoryUsage", "true", "one limit for all state stores of a process"),
-    Default(ROCKSDB + "maxMemoryUsageMB", "512", "that limit"),
+    Default(ROCKSDB + "boundedMemoryUsage", "true", "one memory limit for all state stores"),
+    Default(
+        ROCKSDB + "maxMemoryUsageMB", "512", "the memory limit for all state stores of a process"
+    ),
     Default(
         STREAMING + "checkpointFileManagerClass",
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-        "commits take a third of the time on local disks; object stores keep Spark's default",
+        "commits to local disks take a third of the time; object stores use Spark's default",
         local_only=True,
     ),
     Default(
@@ -77,17 +79,17 @@ DEFAULTS: tuple[Default, ...] = (
         "TIMESTAMP_MICROS",
         "INT96 is slow to write and has no statistics for skipping files",
     ),
-    Default("spark.scheduler.mode", "FAIR", "one pool per query: a heavy one cannot starve others"),
-    Default(STREAMING + "stopTimeout", "30s", "Spark would wait forever"),
+    Default("spark.scheduler.mode", "FAIR", "one pool per query, so no query starves the others"),
+    Default(STREAMING + "stopTimeout", "30s", "Spark's default is to wait forever"),
     Default(STREAMING + "numRecentProgressUpdates", "10", "Headrace keeps the history itself"),
-    Default("spark.driver.memory", "1g", "enough for several queries; raise it with the load"),
+    Default("spark.driver.memory", "1g", "enough for several queries; raise it for more load"),
     Default(
         JAVA_OPTIONS,
         "-Xss8m -XX:+ExitOnOutOfMemoryError",
-        "stopping inside foreachBatch overflows a small stack; a JVM out of memory must exit",
+        "stopping inside foreachBatch overflows a small stack; a JVM without memory must exit",
     ),
     Default("spark.ui.enabled", "false", "opens no port by default"),
-    Default("spark.ui.killEnabled", "false", "the UI has no login"),
+    Default("spark.ui.killEnabled", "false", "the UI has no login, so it must not end jobs"),
     Default("spark.ui.retainedJobs", "50", "saves memory: Spark's limits are for batch jobs"),
     Default("spark.ui.retainedStages", "50", "saves memory"),
     Default("spark.ui.retainedTasks", "1000", "saves memory"),
@@ -98,7 +100,7 @@ DEFAULTS: tuple[Default, ...] = (
         "spark.redaction.regex",
         "(?i)secret|password|passwd|pwd|token|access[.]?key|account[.]?key|api[._]?key"
         "|routing[._]?key|keystore[.]key|webhook|jaas|credential|connection[._]?string",
-        "Spark's own pattern misses half of these",
+        "Spark's own pattern misses half of these words",
     ),
     Default("spark.driver.host", "127.0.0.1", "listens on loopback only", local_only=True),
     Default("spark.driver.bindAddress", "127.0.0.1", "listens on loopback only", local_only=True),
