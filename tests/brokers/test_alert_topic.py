@@ -245,7 +245,7 @@ def test_rows_that_the_broker_deleted_before_they_were_taken_are_an_alert(
     finally:
         stopped.resume()
 
-    told_of = "were deleted unread"
+    told_of = "were deleted before they were read"
     rig.eventually("it is told", lambda: any(told_of in o["title"] for o in listed(project)), 60)
     sent(broker, source, row(11, 99.0, 41))
     rig.eventually("it goes on", lambda: is_open(project, "Cluster 11: load 99.0"), 60)

@@ -70,7 +70,7 @@ def test_a_damaged_record_of_one_pipeline_hides_no_other(
     hello, other = project.json("status")["pipelines"]
 
     assert (hello["name"], hello["state"]) == ("hello", "needs-attention")
-    assert "desired/hello.json, was damaged" in hello["why"]
+    assert "desired/hello.json was damaged" in hello["why"]
     assert "headrace up hello" in hello["why"]
     assert (other["name"], other["version"]) == ("other", None if is_supervised else "aaaa1111")
     assert "desired/hello.json" in project.headrace("why", "hello").stdout.replace("\n", " ")

@@ -601,4 +601,4 @@ def test_an_expression_that_fails_is_told_with_the_line_that_made_it() -> None:
 def test_a_new_checkpoint_is_never_recommended_without_a_new_folder_for_a_file_sink(
     entry: CatalogueEntry,
 ) -> None:
-    assert entry.fix.count("new `checkpoint`") == entry.fix.count("for a file sink, a new folder")
+    assert entry.fix.count("new `checkpoint`") == entry.fix.count("a new folder for a file sink")

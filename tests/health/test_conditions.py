@@ -111,7 +111,7 @@ def test_a_format_that_changes_fills_the_quarantine() -> None:
     (found,) = story.found()
     assert found.slug == "many-quarantined"
     assert found.what == (
-        "97 % of the records that logs reads have gone to the quarantine since 17:56 "
+        "97 % of the records that logs reads have been quarantined since 17:56 "
         "(1,164 of 1,200; 1 % before)."
     )
     assert found.since == T0 + 610
@@ -157,7 +157,7 @@ def test_late_rows_that_jump_are_found() -> None:
 
     (found,) = story.found()
     assert found.slug == "late-rows"
-    assert "40 % of the rows that reached the state since" in found.what
+    assert "40 % of the rows that reached the stateful operators since" in found.what
     assert "1 % before" in found.what
 
 
@@ -277,8 +277,8 @@ def test_state_that_only_grows_is_found_with_the_time_that_is_left() -> None:
 
     assert found.slug == "state-grows"
     assert found.severity == "warning"
-    assert "0 removed, 9,900 in all" in found.what
-    assert "the disk is full in 42 d" in found.what
+    assert "0 removed, 9,900 in total" in found.what
+    assert "the disk will be full in 42 d" in found.what
     assert "no group is ever complete" in str(found.cause)
 
 
@@ -318,7 +318,7 @@ def test_a_lag_that_grows_is_never_called_catching_up() -> None:
 
     (found,) = story.found()
     assert found.slug == "falling-behind"
-    assert "300 rows/s arrive, but it processes only 100 rows/s; 60,000 rows are" in found.what
+    assert "300 rows/s arrive, but the query processes only 100 rows/s; 60,000 rows" in found.what
     assert "since 17:51" in found.what
     assert "query processing (addBatch)" in str(found.cause)
 

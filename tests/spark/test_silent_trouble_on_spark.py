@@ -154,7 +154,7 @@ def test_nothing_fails_and_each_trouble_is_found(staged: Staged) -> None:
     )
     assert str(renamed.fix).startswith(
         "Add `temperature` to the schema of hr.parse_json (orders.py:25), or ask the producer of "
-        "incoming to send `temp` again; rows already written keep their nulls"
+        "incoming to send `temp` again. Rows that were already written keep their nulls"
     )
     assert found["heights", "field-null"].what == "`height` is null in all rows since 18:54."
     assert found["kept", "lookup-unmatched"].what == (

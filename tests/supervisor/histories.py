@@ -384,7 +384,7 @@ STORIES = [
     ),
     Story(
         "what should run and nobody knows it is not started",
-        ["give up: unknown whether it should run", "open needs-attention"],
+        ["give up: Headrace does not know whether orders should run", "open needs-attention"],
         desired=UNKNOWN,
     ),
     Story(

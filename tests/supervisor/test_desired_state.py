@@ -100,7 +100,7 @@ def test_the_list_of_earlier_versions_is_bounded() -> None:
             True,
             "running",
             4,
-            "orders is already running and will be kept running",
+            "orders is already running; the supervisor will keep it running",
         ),
         (Action.STOP, DOUBTFUL, True, "stopped", 5, "orders is stopping"),
         (
@@ -153,7 +153,7 @@ def test_a_run_is_refused_for_what_is_kept_running_unless_it_is_to_replace_it(
 
     assert refused.value.code == "kept-running"
     assert "version v2, profile dev" in refused.value.what
-    assert str(refused.value.fix).startswith("headrace run orders --replace ")
+    assert str(refused.value.fix).startswith("Run `headrace run orders --replace`")
     assert apply_request(deployed("v3", dev=True, replaces=True), known)[0].version == "v3"
     assert apply_request(deployed("v3"), known)[0].former is None  # `up` is a decision of its own
 

@@ -113,9 +113,9 @@ def test_a_damaged_record_of_what_should_run_stops_nothing(project: Project) -> 
     assert project.one_driver("orders") == pid
     aside = Path(f"{project.places.desired('orders')}.bad")
     until(aside.exists, what="the damaged file put aside")
-    assert "unknown whether it should run" in project.state("orders")[1]
+    assert "does not know whether orders should run" in project.state("orders")[1]
     assert project.ask(Action.START, "orders").ok
-    until(lambda: "unknown whether" not in project.state("orders")[1], what="a decision")
+    until(lambda: "does not know whether" not in project.state("orders")[1], what="a decision")
     assert project.one_driver("orders") == pid
 
 

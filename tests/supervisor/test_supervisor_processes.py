@@ -317,7 +317,7 @@ def test_a_new_version_takes_the_place_of_the_running_one(project: Project) -> N
     assert ended is not None
     assert ended.ending == "drained"
     assert project.deploy("orders", "v2").text == "orders is already running version v2"
-    assert project.ask(Action.ROLLBACK, "orders").text == "orders rolls back from v2 to v1"
+    assert project.ask(Action.ROLLBACK, "orders").text == "orders is rolling back from v2 to v1"
     project.one_driver("orders", beside=second)
     assert project.runs("orders")[-1].version == "v1"
 

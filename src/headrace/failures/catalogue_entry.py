@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 # A file sink skips batch numbers that are in its log, and a new checkpoint counts from 0.
-NEW_CHECKPOINT = "a new `checkpoint` for the query and, for a file sink, a new folder"
+NEW_CHECKPOINT = "a new `checkpoint` for the query (and a new folder for a file sink)"
 
 
 class FailureKind(StrEnum):

@@ -20,7 +20,8 @@ to do. The kind decides what happens next:
 | kind | what Headrace does |
 |---|---|
 | retry | restarts after 1 s, then with growing delays of up to 60 s, without limit |
-| retry-then-human | restarts as often as the table says; then the pipeline needs attention |
+| retry-then-human | restarts at most as often as the number in parentheses says; then the \
+pipeline needs attention |
 | human | does not restart, because that cannot help: the pipeline needs attention |
 | data | restarts; after three identical failures in the same batch without a commit in between, \
 the pipeline needs attention |
@@ -56,7 +57,8 @@ def _general(text: str) -> str:
     if text.startswith("{type}"):
         return ""
     text = _OPTIONAL.sub("", text).replace(": {message}", ".").replace("{message}", "")
-    text = text.replace("{type}", "an exception").replace("|", "\\|").strip()
+    text = text.replace(": {type}", "").replace("{type}", "an exception")
+    text = text.replace("|", "\\|").strip()
     return text + "." if text and not text.endswith(".") else text
 
 

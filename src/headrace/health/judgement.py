@@ -122,7 +122,7 @@ def unknown_intent(desired: Desired, is_kept: bool = True) -> str | None:
     if desired.wanted != Wanted.UNKNOWN:
         return None
     name = desired.pipeline
-    why = f"its record, desired/{name}.json, was damaged, so it is unknown whether it should run"
+    why = f"desired/{name}.json was damaged, so Headrace does not know whether {name} should run"
     if not is_kept:  # nothing runs that could be stopped
         return f"{why}; to run it: headrace up {name}"
     version = f"version {desired.version}, profile {desired.profile}"
@@ -164,7 +164,7 @@ def _starting(view: RunView) -> str:
     if not view.is_defined and not view.queries:
         return "Spark is starting"
     waiting = [query.name for query in view.queries.values() if not query.is_under_way]
-    return f"first batch of {', '.join(waiting)}" if waiting else "queries are starting"
+    return f"first batch of {', '.join(waiting)}" if waiting else "the queries are starting"
 
 
 def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
@@ -327,10 +327,13 @@ def cause(exit_: Exit) -> str:
         Ending.DRAINED: "another program asked the driver to stop",
         Ending.CUT: "another program stopped the driver in the middle of a batch",
         Ending.FENCED: "a newer run owns its checkpoint",
-    }.get(Ending(exit_.ending), f"the driver ended with code {exit_.code}")
+    }.get(Ending(exit_.ending), f"the driver exited with code {exit_.code}")
 
 
-_NOT_NAMES = ("The", "A", "An", "It", "No", "There", "This", "Query")
+_NOT_NAMES = (
+    "A", "Access", "An", "Another", "Credentials", "Input", "It", "No", "Out", "Query", "Rows",
+    "Storage", "The", "There", "This", "Two", "Your",
+)  # fmt: skip
 
 
 def _how(exit_: Exit | None) -> str:

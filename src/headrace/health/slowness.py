@@ -38,7 +38,7 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
     """`batches` in order of time; `cores` are the task slots of this run."""
     timed = [(at, batch) for at, batch in batches if batch.batch_ms and batch.rows_in]
     if len(timed) < BATCHES_MIN:
-        return SlowVerdict("too-new", f"{len(timed)} batches with rows so far: too few to judge.")
+        return SlowVerdict("too-new", f"Too few batches with rows to judge: {len(timed)} so far.")
     share = _busy_share(timed)
     seen = [batch for _, batch in timed]
     mean_ms = fmean(batch.batch_ms or 0.0 for batch in seen)
@@ -56,8 +56,8 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
         return max(known, key=lambda verdict: verdict.gain or 0.0)
     return SlowVerdict(
         "work",
-        f"The query is always busy: {parts[WORK]:.0%} of a batch ({mean_ms:,.0f} ms) is query "
-        "processing.",
+        f"The query is always busy: {parts[WORK]:.0%} of a batch ({mean_ms:,.0f} ms) is spent on "
+        "query processing.",
         "Use more cores, or reduce the work of the query: filter before joins, aggregate fewer "
         "keys.",
     )
@@ -88,7 +88,8 @@ def _tiny(
         "tiny-batches",
         f"Tiny batches: {rows:,.0f} rows each, and {fixed:.0%} of {mean_ms:,.0f} ms is the "
         "fixed cost of a batch.",
-        'Trigger half as often (every="…"): twice the rows for the same fixed cost.',
+        'Trigger half as often (every="…"): each batch then has twice the rows for the same fixed '
+        "cost.",
         gain=fixed / 2,
     )
 
@@ -106,8 +107,9 @@ def _state_commit(seen: Sequence[Progress], mean_ms: float) -> SlowVerdict | Non
         "state-commit",
         f"State: {share:.0%} of a batch ({mean_ms:,.0f} ms) is spent on committing state "
         f"({rows:,} rows in {partitions} partitions).",
-        "Use fewer state partitions (spark.sql.shuffle.partitions, with a new checkpoint and, for "
-        "a file sink, a new folder), less state (a shorter watermark), or a longer trigger.",
+        "Use fewer state partitions (spark.sql.shuffle.partitions; this requires a new checkpoint, "
+        "and a new folder for a file sink), less state (a shorter watermark delay), or a longer "
+        "trigger interval.",
         gain=share / 2,
     )
 
@@ -121,9 +123,10 @@ def _few_partitions(
         return None
     return SlowVerdict(
         "few-partitions",
-        f"Too few partitions: its input has {partitions}, so {cores - partitions} of {cores} cores "
+        f"Too few partitions: the input has {partitions}, so {cores - partitions} of {cores} cores "
         "are idle.",
-        f"Give the topic {cores} partitions, or repartition({cores}) before the costly part.",
+        f"Give the topic {cores} partitions, or call repartition({cores}) before the expensive "
+        "part.",
         gain=parts[WORK] * (1 - partitions / cores),
     )
 
@@ -137,13 +140,13 @@ _ABOUT: Mapping[str, tuple[str, str]] = {
         LOOKING,
         (
             "looking for new input",
-            "If the folder has many old files, move them away (cleanSource), or use a source that "
-            "reports new data, such as Kafka.",
+            "If the folder has many old files, move them elsewhere (cleanSource), or use a source "
+            "that reports new data, such as Kafka.",
         ),
     ),
     Phase.QUERY_PLANNING: (
         "planning",
-        "Use fewer columns and joins in one query, or a longer trigger.",
+        "Use fewer columns and joins in one query, or a longer trigger interval.",
     ),
 }
 

@@ -61,7 +61,7 @@ def find_late(topics: Sequence[TopicAlerts], since: float, at: float) -> Titles:
     for by in topics:
         if at - max(by.until or by.since, since) > LATE_S:
             why = by.problem or "the relay does not respond (see relay.log)"
-            title = f"Alert rows of {by.query} stay unread in the topic {by.topic}: {why}"
+            title = f"Alert rows of {by.query} in the topic {by.topic} are not being read: {why}"
             titles.setdefault(f"{RULE}:{by.pipeline}:{by.query}", (by, title))
     return titles
 
@@ -71,7 +71,7 @@ def find_lost(topics: Sequence[TopicAlerts], at: float) -> Titles:
     titles: Titles = {}
     for by in topics:
         if by.lost_at is not None and at - by.lost_at < NEWS_S:
-            deleted = f"{by.lost:,} rows of the topic {by.topic} were deleted unread"
+            deleted = f"{by.lost:,} rows in the topic {by.topic} were deleted before they were read"
             title = f"{deleted}: alerts of {by.query} may be missing, or stay open"
             titles.setdefault(f"{RULE_OF_LOST}:{by.pipeline}:{by.query}", (by, title))
     return titles

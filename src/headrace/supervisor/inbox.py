@@ -76,7 +76,7 @@ def _failure_reply(request: Request, why: str) -> Reply:
     error = ControlError(
         f"The request failed in the supervisor ({request.what}).",
         why=why,
-        fix="Check headrace status, then try again.",
+        fix="Run `headrace status`, then try again.",
         slug="not-served",
     )
     return Reply(request.id, ok=False, text=error.what, error=error.as_dict())

@@ -105,7 +105,7 @@ class Keeper:
         text = f"{exit_.ending}: {judgement.cause(exit_)}"
         if over.was_found_over:
             self.shared.history.record_run_start(over.spec, now)
-            text += ", while no supervisor ran"
+            text += ", while no supervisor was running"
         self.shared.history.record_run_end(run, exit_, now)
         self._record("run_ended", text, now, run)
         past = run_outcome.build_past_run(over.spec, exit_, view, ended_at)
@@ -121,7 +121,8 @@ class Keeper:
         try:
             run_folders.write_outcome(self.shared.places, past, noticed_at)
         except OSError as exc:
-            logger.error("outcome not written: %s", exc, extra={"pipeline": self.name})
+            about = {"pipeline": self.name}
+            logger.error("the outcome of the run could not be written: %s", exc, extra=about)
             return False
         finally:
             self.prune()

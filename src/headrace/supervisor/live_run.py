@@ -154,7 +154,7 @@ class RunningDriver:
         self.order(dumped_at=now)
         jvm, run, places = self.view.jvm_pid, self.spec.run, self.shared.places
         is_dumped = jvm is not None and process.dump_threads(jvm, run, places.state)
-        return f"threads are in {places.log(run)}" if is_dumped else "no thread dump"
+        return f"thread dump in {places.log(run)}" if is_dumped else "no thread dump"
 
     def order(self, **changes: Any) -> None:
         """Written to disk first. On a full disk the order is carried out anyway."""

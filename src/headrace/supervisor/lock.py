@@ -17,7 +17,7 @@ def prepare_state(places: StatePaths) -> None:
     if stats.st_uid != os.getuid():
         raise SetupError(
             f"The state folder belongs to user {stats.st_uid}, not to this user ({os.getuid()}).",
-            why="The owner of the folder decides which code runs.",
+            why="The owner of the folder controls which code runs.",
             where=str(places.state),
             fix="Run headrace as that user, or set [project] state to a folder that you own.",
             slug="state-owner",
@@ -45,7 +45,7 @@ def take(places: StatePaths) -> None:
             f"A supervisor is already running for this project: {whose}.",
             why="Two supervisors would start every pipeline twice.",
             where=str(places.supervisor_lock),
-            fix="Use the running one (headrace status), or stop it: headrace down",
+            fix="Use the running supervisor, or stop it with `headrace down`.",
             slug="supervisor-running",
         )
     supervisor_lookup.record(places)

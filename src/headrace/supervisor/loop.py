@@ -95,7 +95,8 @@ class Supervisor:
         self._due = {"tidy": 0.0, "prune": 0.0}
         self._problems: dict[str, float] = {}
         count = sum(keeper.live is not None for keeper in self.keepers.values())
-        logger.info("supervisor starts: %d pipelines known, %d running", len(self.keepers), count)
+        known = len(self.keepers)
+        logger.info("supervisor started: %d pipelines known, %d running", known, count)
 
     def run(self, stop: threading.Event, cut: threading.Event | None = None) -> None:
         """Runs until `stop` or a request to go down; then drains all, or with `cut`, cuts all."""
@@ -108,7 +109,7 @@ class Supervisor:
             self.tick(self.clock.steady())
             # While it goes down, `stop` is already set and would not wait.
             (threading.Event() if self.is_going_down else stop).wait(TICK_S)
-        logger.info("supervisor ends")
+        logger.info("supervisor stopped")
 
     def go_down(self) -> None:
         if not self.is_going_down:
@@ -174,7 +175,7 @@ class Supervisor:
             decisions = policy.decide(situation, now)
         else:
             why = f"not controlled by the supervisor of `headrace run {self._only}`"
-            decisions = policy.leave_alone(situation, f"{why}; headrace up starts it", now)
+            decisions = policy.leave_alone(situation, f"{why}; to start it: headrace up", now)
         keeper.act(decisions, now, _may_launch(self.keepers.values(), now))
 
     def _change(self, request: Request, now: float) -> str:
@@ -183,7 +184,7 @@ class Supervisor:
                 return "ignored: the request is older than this supervisor"
             self._only = None
             self.go_down()
-            return "the supervisor drains all pipelines and stops"
+            return "the supervisor is draining all pipelines and will then stop"
         if self.is_going_down:
             raise _going_down_error(request)
         keeper = self.keepers.get(request.pipeline)
@@ -262,7 +263,7 @@ class Supervisor:
 def _going_down_error(request: Request) -> ControlError:
     return ControlError(
         f"The supervisor is stopping and accepts no more requests ({request.what}).",
-        fix="Wait until it has stopped, then run headrace up.",
+        fix="Wait until it has stopped, then run `headrace up`.",
         slug="going-down",
     )
 

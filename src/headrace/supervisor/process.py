@@ -174,8 +174,8 @@ def detach(command: Sequence[str], cwd: Path, log: Path) -> Process:
     child = _spawn_detached(command, cwd, log)
     process = processes.identify(child.pid)
     if process is None:
-        fix = "Fix the error in that log, and run the command again."
-        raise _error_with_log(f"{command[0]} ended immediately.", log, fix, slug="process-ended")
+        fix = "Fix the error shown in that log, then run the command again."
+        raise _error_with_log(f"{command[0]} exited immediately.", log, fix, slug="process-ended")
     return process
 
 
@@ -204,9 +204,9 @@ def _await_supervisor(child: subprocess.Popen[bytes], places: StatePaths, begin:
             break
         time.sleep(POLL_S)
     code = child.returncode
-    ended = "did not become ready" if code is None else f"ended with code {code}"
+    ended = f"was not ready within {START_S:.0f} s" if code is None else f"exited with code {code}"
     what = f"The supervisor did not start: it {ended}."
-    fix = "Run it in the foreground to see its output: headrace up --foreground"
+    fix = "Run `headrace up --foreground` to see its output."
     raise _error_with_log(what, places.supervisor_log, fix, slug="supervisor-start", begin=begin)
 
 
@@ -245,7 +245,7 @@ def to_the_end(
             f"The {what} ended without a result.",
             why=tail_of(log).strip() or "It was killed, or the machine ran out of memory.",
             where=str(log),
-            fix="Run it again. If the error persists, see that log.",
+            fix=f"Run the {what} again. If it fails again, read that log.",
             slug="question-vanished" if spec.question else "check-vanished",
         )
     run_folders.remove(places, spec.run)
@@ -254,14 +254,15 @@ def to_the_end(
 
 def _early_exit_error(file: str, code: int | None, log: Path) -> DefinitionError:
     how = f"was killed by signal {-code}" if code and code < 0 else f"exited with code {code}"
-    how = "ended" if code is None else how
+    how = "exited" if code is None else how
     last = last_line(log)
     return DefinitionError(
-        f"{file} ended the check: the process {how} while it ran this file.",
-        why="A pipeline file is run once to read its definitions. os._exit, a crash in a native "
-        f"library or a lack of memory ends the process.{f' Its last output: {last}' * bool(last)}",
+        f"{file} ended the check: the process {how} while running this file.",
+        why="Headrace runs a pipeline file once to read its definitions. The process can end "
+        "because of os._exit, a crash in a native library, or a lack of memory."
+        f"{f' Its last output: {last}' * bool(last)}",
         where=file,
-        fix=f"Remove the code that ends the process from {file}, then run headrace check {file}",
+        fix=f"Remove the code that ends the process from {file}, then run `headrace check {file}`.",
         slug="definition-exited",
     )
 
@@ -298,7 +299,7 @@ def run_command(command: Sequence[str], cwd: Path, log: Path, timeout_s: float) 
             time.sleep(POLL_S)
         if run.code is None:
             return f"it did not finish within {timeout_s:.0f} s"
-        output = tail_of(log).strip() or f"it ended with code {run.code} and printed nothing"
+        output = tail_of(log).strip() or f"it exited with code {run.code} and printed nothing"
         return output if run.code else None
     finally:
         run.end()

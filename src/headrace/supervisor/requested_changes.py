@@ -109,10 +109,11 @@ def _refuse_to_replace(request: Request, known: KnownPipeline) -> None:
         return
     name = request.file if request.script else request.pipeline
     raise ControlError(
-        f'The supervisor keeps "{request.pipeline}" running: version {current.version}, '
+        f'The supervisor already runs "{request.pipeline}": version {current.version}, '
         f"profile {current.profile}.",
-        why="Only one run of a pipeline can use its checkpoints, so the other would be drained.",
-        fix=f"headrace run {name} --replace drains it, and restores it when this run ends.",
+        why="Only one run of a pipeline at a time can use its checkpoints.",
+        fix=f"Run `headrace run {name} --replace`: it drains the running version, and restores it "
+        "when your run ends.",
         slug="kept-running",
     )
 
@@ -137,7 +138,10 @@ def _start(request: Request, known: KnownPipeline, current: Desired) -> tuple[De
         return current, f"{current.pipeline} is already running"
     if current.wanted == Wanted.UNKNOWN and known.is_live:  # no restart needed
         settled = replace(_next(current, request, Wanted.RUNNING), generation=current.generation)
-        return settled, f"{current.pipeline} is already running and will be kept running"
+        return (
+            settled,
+            f"{current.pipeline} is already running; the supervisor will keep it running",
+        )
     text = f"{current.pipeline} is starting"
     if request.accepted_gaps is not None:
         text += f", without the missing records: {request.note or 'not counted'}"
@@ -176,7 +180,7 @@ def _rollback(request: Request, known: KnownPipeline, current: Desired) -> tuple
         previous = (*current.previous, current.version)[-PREVIOUS_MAX:]
     wanted = replace(_next(current, request, Wanted.RUNNING), version=version, previous=previous)
     wanted = replace(wanted, former=None)  # this decision replaces the former state
-    return wanted, f"{current.pipeline} rolls back from {current.version} to {version}"
+    return wanted, f"{current.pipeline} is rolling back from {current.version} to {version}"
 
 
 _CHANGES = {
@@ -209,7 +213,8 @@ def _next(current: Desired, request: Request, wanted: Wanted) -> Desired:
 def _unknown(name: str, names: Collection[str]) -> Error:
     close = closest(name, names)
     meant = f'Did you mean "{close}"? ' if close else ""
-    there = f"Deployed: {', '.join(sorted(names)[:20])}." if names else "None is deployed yet."
+    listed = f"Deployed: {', '.join(sorted(names)[:20])}."
+    there = listed if names else "No pipeline is deployed yet."
     return ControlError(
         f'Pipeline "{name}" is not deployed.',
         why=meant + there,
@@ -221,7 +226,7 @@ def _unknown(name: str, names: Collection[str]) -> Error:
 def _version_lost(name: str) -> Error:
     return ControlError(
         f'The deployed version of "{name}" is unknown.',
-        why=f"Its record, desired/{name}.json, was damaged, and no run of it is left.",
+        why=f"Its record, desired/{name}.json, was damaged, and no record of a run is left.",
         fix=f"headrace up {name}",
         slug="unknown-version",
     )
@@ -230,7 +235,7 @@ def _version_lost(name: str) -> Error:
 def _no_version(version: str, name: str) -> Error:
     return ControlError(
         f'Unknown version "{version}" of "{name}".',
-        why="The state folder has no copy of its code.",
+        why="The state folder has no copy of that version's code.",
         fix=f"headrace up {name}",
         slug="unknown-version",
     )

@@ -127,7 +127,7 @@ class Sidecar:
         self._delay_s = DELAY_S_MIN if is_well else min(DELAY_S_MAX, 2 * self._delay_s)
         self._due_at = now + self._delay_s
         self._child = None
-        text = "%s ended (code %s: %s); restarting in %.0f s"
+        text = "%s exited (code %s: %s); restarting in %.0f s"
         logger.warning(text, self._name, code, last_line(self._log) or "no output", self._delay_s)
 
     def end(self) -> None:

@@ -159,7 +159,8 @@ class StoreWriter:
         """Keeps one alert open while history cannot be written."""
         problem = self._files["history"].problem
         if problem and not self._has_alert:
-            alert = OpenAlert(STORE_ALERT, "store", "", f"history cannot be written: {problem}")
+            title = f"The history cannot be written: {problem}"
+            alert = OpenAlert(STORE_ALERT, "store", "", title)
             self._has_alert = self.open_alert(alert, at, now)
         elif not problem and (self._has_alert or STORE_ALERT in self.open_keys(now)):
             self._has_alert = not self.resolve_alert(STORE_ALERT, at, now)
@@ -193,7 +194,8 @@ class _File:
             result = action(conn)
         except StoreError as exc:
             if self.problem is None:
-                logger.error("%s: %s; pipelines continue, retrying", self.name, exc.what)
+                text = "%s: %s Pipelines are not affected; retrying"
+                logger.error(text, self.name, exc.what)
             self.problem = exc.what
             self._retry_at = now + REOPEN_S
             self.close()

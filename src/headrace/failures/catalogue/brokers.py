@@ -27,8 +27,9 @@ ENTRIES = (
         why="Either a broker briefly returned an outdated offset, or the topic was deleted and "
         "recreated.",
         fix=f"If the topic was recreated, set {NEW_CHECKPOINT}: the query then reads the new "
-        "topic from `starting`. To continue at the end of the topic instead: `headrace start NAME "
-        "--accept-gap`. On a first run, `starting` is past the end of the topic: correct it.",
+        "topic from `starting`. To continue at the end of the topic instead, run `headrace start "
+        "NAME --accept-gap`. If this is the first run, `starting` is past the end of the topic: "
+        "correct it.",
     ),
     CatalogueEntry(
         "kafka-data-lost",
@@ -37,9 +38,9 @@ ENTRIES = (
         patterns=(r"Some data may have been lost", r"\bOffsetOutOfRangeException\b"),
         names=_TOPICS,
         what="Kafka deleted records before they were read[: topic {topic}].",
-        why="Their retention time ended, or the topic was deleted.",
+        why="Their retention period ended, or the topic was deleted.",
         fix="`headrace why NAME` shows how many records are missing. Check whether another system "
-        "still has them, and raise the topic's retention. To continue without them: `headrace "
+        "still has them, and raise the topic's retention. To continue without them, run `headrace "
         "start NAME --accept-gap`; in a script, set the source option failOnDataLoss to false.",
     ),
     CatalogueEntry(
@@ -52,8 +53,8 @@ ENTRIES = (
         ),
         names=_TOPICS,
         what="The partitions of a topic changed during an available-now run[: {topic}].",
-        why="The run had fixed its end offsets before the change.",
-        fix="Usually nothing to do. If it repeats, upgrade Spark (SPARK-53560).",
+        why="The run had determined its end offsets before the change.",
+        fix="Usually no action is needed. If it happens repeatedly, upgrade Spark (SPARK-53560).",
     ),
     CatalogueEntry(
         "starting-offsets-incomplete",
@@ -69,7 +70,7 @@ ENTRIES = (
         ),
         names=(r"Specified: Set\((?P<given>[^)]*)\) Assigned: Set\((?P<there>[^)]*)\)",),
         what="The starting offsets do not match the partitions of the topic.",
-        why="They must list every partition that is read, and no other[. Listed: {given}][; "
+        why="They must list every partition that is read, and no others[. Listed: {given}][; "
         "expected: {there}].",
         fix='List every partition in `starting`, or use "earliest" or "latest".',
     ),
@@ -99,7 +100,7 @@ ENTRIES = (
         patterns=(r"\bUnknownTopicOrPartitionException\b|UNKNOWN_TOPIC_OR_PART",),
         names=_TOPICS,
         what="The Kafka topic does not exist[: {topic}].",
-        why="It has not been created yet, was deleted, or its name is wrong.",
+        why="It has not been created yet, it was deleted, or its name is wrong.",
         fix="Create the topic, or correct its name in headrace.toml or in the pipeline file.",
     ),
     CatalogueEntry(
@@ -111,7 +112,7 @@ ENTRIES = (
             r"PKIX path building failed|SSLHandshakeException",
         ),
         hints=(r"Failed to construct kafka consumer|Failed to create new KafkaAdminClient",),
-        what="Kafka rejected the login, or its certificate is not trusted here.",
+        what="Kafka rejected the login, or this machine does not trust its certificate.",
         why="{type}[: {message}]",
         fix="Check the user, password, JAAS configuration and truststore of the connection, then "
         "run `headrace start NAME`.",
@@ -137,7 +138,7 @@ ENTRIES = (
         FailureKind.HUMAN,
         patterns=(r"\bINVALID_TRANSACTION_TIMEOUT\b",),
         what="Kafka rejected the transaction timeout of the sink.",
-        why="The sink requests 15 minutes, and the broker's transaction.max.timeout.ms is lower.",
+        why="The sink requests 15 minutes, but the broker's transaction.max.timeout.ms is lower.",
         fix="Raise transaction.max.timeout.ms on the broker, or set a lower "
         '"kafka.transaction.timeout.ms" in the options of the sink. Each batch must then be '
         "written within that time.",
@@ -154,9 +155,10 @@ ENTRIES = (
         ),
         what="Kafka fenced the transactional producer of this run.",
         why="A batch, or a broker outage during a batch, took longer than the transaction timeout "
-        "(15 minutes), or another run of the same query writes to the topic.",
-        fix="Nothing of the batch was committed. Check that no copy of the pipeline runs "
-        "elsewhere, and make long batches smaller (max_rows); then run `headrace start NAME`.",
+        "(15 minutes), or another run of the same query is writing to the topic. No part of the "
+        "batch was committed.",
+        fix="Check that no copy of the pipeline is running elsewhere, and make long batches "
+        "smaller (max_rows); then run `headrace start NAME`.",
     ),
     CatalogueEntry(
         "kafka-row-too-large",
@@ -168,7 +170,7 @@ ENTRIES = (
             r"|(?P<limit>\d+))",
         ),
         what="An output row is too large for Kafka[: {bytes} bytes][; the limit is {limit}].",
-        why="The client of the sink sends at most max.request.size (1 MB) and buffers at most "
+        why="The sink's client sends at most max.request.size (1 MB) and buffers at most "
         "buffer.memory (32 MB); the topic accepts at most max.message.bytes (1 MB).",
         fix='Drop or shorten such rows: where("octet_length(value) < 1000000"). Or raise all '
         'three limits above the size of the row: "kafka.max.request.size" and '
@@ -180,7 +182,7 @@ ENTRIES = (
         conditions=("KAFKA_NULL_TOPIC_IN_DATA",),
         patterns=(r"null topic present in the data",),
         what="An output row has no topic.",
-        why="The sink sets no `topic`, and the column topic of the row is null.",
+        why="The sink sets no `topic`, and the row's topic column is null.",
         fix='Set `topic` on the sink, or drop such rows: where("topic IS NOT NULL").',
     ),
     CatalogueEntry(
@@ -202,7 +204,8 @@ ENTRIES = (
         ),
         what="Kinesis no longer has the data that the checkpoint refers to.",
         why="A shard has expired, or the connector's metadata does not match the checkpoint.",
-        fix=f"Restore both together from a backup, or set {NEW_CHECKPOINT}.",
+        fix="Restore the checkpoint and the connector's metadata together from a backup, or set "
+        f"{NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
         "throttled",
@@ -211,8 +214,8 @@ ENTRIES = (
             r"\bProvisionedThroughputExceeded|\bLimitExceeded(?:Exception)?\b",
             r"\bServerBusy(?:Exception)?\b",
         ),
-        what="The service throttles this reader or writer.",
-        why="The request rate exceeds its limits.",
+        what="The service is throttling this reader or writer.",
+        why="The request rate exceeds the service's limits.",
         fix="Lower the rate limit of the source, or add shards or throughput units.",
     ),
 )

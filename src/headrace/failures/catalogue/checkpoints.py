@@ -9,7 +9,7 @@ from __future__ import annotations
 from headrace.failures.catalogue_entry import NEW_CHECKPOINT, CatalogueEntry, FailureKind
 
 _REVERT = (
-    "Return to the earlier definition (`headrace rollback NAME`), or set "
+    "Go back to the earlier definition (`headrace rollback NAME`), or set "
     f"{NEW_CHECKPOINT}: the query then starts over, without its state."
 )
 _PATH = r"(?P<path>(?:[a-z0-9]+:)?/[^\s,;]*?)(?=[.,;]?(?:\s|$))"
@@ -23,7 +23,7 @@ ENTRIES = (
             r"Multiple streaming queries are concurrently using(?: (?P<path>\S+))?",
             r"Concurrent update to the log\. Multiple streaming jobs detected",  # file sources
         ),
-        what="Another process writes to the checkpoint of this query[: {path}].",
+        what="Another process is writing to this query's checkpoint[: {path}].",
         why="A log entry that this query was about to write already exists.",
         fix="Find the other process (`headrace status` in every project that uses this "
         "checkpoint, or a script started by hand) and stop it; then run `headrace start NAME`.",
@@ -37,7 +37,7 @@ ENTRIES = (
             r"operators in current batch: \[(?P<now>[^\]\n]+)\]",
         ),
         what="An aggregation, join or deduplication was added, removed or moved.",
-        why="The state in the checkpoint belongs to other operators[: before {before}][, now "
+        why="The state in the checkpoint belongs to different operators[: before {before}][, now "
         "{now}].",
         fix=_REVERT,
     ),
@@ -56,7 +56,7 @@ ENTRIES = (
             r"Existing (?:key|value)_schema=StructType\((?P<before>.*?)\) and new",
             r"new (?:key|value)_schema=StructType\((?P<now>.*?)\)\.",
         ),
-        what="The columns that the query groups, deduplicates or aggregates by have changed.",
+        what="The columns that the query uses to group, deduplicate or aggregate have changed.",
         why="They do not match the state in the checkpoint[: before {before}][, now {now}].",
         fix=_REVERT
         + " Do not disable spark.sql.streaming.stateStore.stateSchemaCheck: results would be "
@@ -73,10 +73,11 @@ ENTRIES = (
             "CANNOT_LOAD_STATE_STORE.INVALID_CHANGE_LOG_READER_VERSION",
             "CANNOT_LOAD_STATE_STORE.INVALID_CHANGE_LOG_WRITER_VERSION",
         ),
-        what="This Spark cannot read the state in the checkpoint.",
-        why="Another version of Spark wrote it, it was written for other columns, or it is "
-        "damaged.",
-        fix="Run the Spark version that wrote it, or restore the checkpoint from a backup.",
+        what="This version of Spark cannot read the state in the checkpoint.",
+        why="The state was written by a different version of Spark or for different columns, or it "
+        "is damaged.",
+        fix="Run the version of Spark that wrote the state, or restore the checkpoint from a "
+        "backup.",
     ),
     CatalogueEntry(
         "state-setting-changed",
@@ -86,8 +87,8 @@ ENTRIES = (
             r"(?P<setting>spark\.[\w.]+)",
             r"from (?P<before>\S+) to",
         ),
-        what="A setting that cannot change during the life of a checkpoint has changed[: "
-        "{setting}][ was {before}].",
+        what="A setting that must stay the same for the life of a checkpoint has changed[: "
+        "{setting}][, previously {before}].",
         why="The state was written with the earlier value.",
         fix="Restore the earlier value under [spark] in headrace.toml, then run `headrace up`.",
     ),
@@ -110,8 +111,8 @@ ENTRIES = (
         names=(r"Error reading (?:delta|snapshot|streaming state) file (?:of )?" + _PATH,),
         what="A state file of the query is missing or truncated[: {path}].",
         why="It was deleted, or a write to it was interrupted.",
-        fix="A single occurrence can be a transient race. If it repeats, restore the checkpoint "
-        f"from a backup, or set {NEW_CHECKPOINT}.",
+        fix="If it happens once, no action may be needed: it can be a race condition. If it "
+        f"happens repeatedly, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
         "state-still-held",
@@ -124,7 +125,7 @@ ENTRIES = (
         ),
         what="An earlier task still holds the state of this query.",
         why="It had not ended when the next task opened the same state partition.",
-        fix="Usually nothing to do. If it repeats, see `headrace logs NAME`.",
+        fix="Usually no action is needed. If it happens repeatedly, see `headrace logs NAME`.",
     ),
     CatalogueEntry(
         "checkpoint-write-refused",
@@ -155,7 +156,7 @@ ENTRIES = (
         ),
         patterns=(r"\bChecksumException\b",),
         names=(r"file " + _PATH,),
-        what="A file of the checkpoint is damaged[: {path}].",
+        what="A file in the checkpoint is damaged[: {path}].",
         why="Its content does not match its checksum.",
         fix="Restore the checkpoint from a backup, and check the health of its storage.",
     ),
@@ -165,7 +166,7 @@ ENTRIES = (
         conditions=("STREAMING_CHECKPOINT_MISSING_METADATA_FILE",),
         names=(r"Checkpoint location " + _PATH,),
         what="The `metadata` file of the checkpoint is missing[: {path}].",
-        why="It holds the query id; without it, the query would process all input again.",
+        why="It holds the query id. Without that id, the query would process all input again.",
         fix=f"Restore the `metadata` file from a backup. To start over, set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
@@ -176,8 +177,8 @@ ENTRIES = (
             "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
         ),
         what="The state and the offsets in the checkpoint do not belong together.",
-        why="The query had no state before and has some now, or the `state` folder was deleted or "
-        "replaced.",
+        why="The query was stateless before and is stateful now, or the `state` folder was deleted "
+        "or replaced.",
         fix=_REVERT + " If `state` was deleted by mistake, restore it from a backup.",
     ),
     CatalogueEntry(  # before checkpoint-log-torn: the same message with a longer path
@@ -188,7 +189,7 @@ ENTRIES = (
             r"BATCH_METADATA_NOT_FOUND\b[^\n]*?batch (?P<path>\S+)/_spark_metadata/",
         ),
         what="The log of the file sink is incomplete[: {path}/_spark_metadata].",
-        why="It was deleted, or the output path was changed but the checkpoint was not.",
+        why="Files in it were deleted, or the output path was changed but the checkpoint was not.",
         fix="Restore `_spark_metadata`, or change the path back. To start over, set "
         f"{NEW_CHECKPOINT}.",
     ),
@@ -202,11 +203,10 @@ ENTRIES = (
             r"batch (?P<batch>\d+) doesn't exist",
         ),
         names=(r"Unable to find batch " + _PATH,),
-        what="An entry in the log of the checkpoint is truncated or missing[: {path}][: batch "
-        "{batch}].",
+        what="An entry in the checkpoint's log is truncated or missing[: {path}][: batch {batch}].",
         why="A write was interrupted, or a file was changed or deleted.",
-        fix="`headrace start NAME` reads the whole checkpoint first and names the entry. You may "
-        "delete it only if it is the newest entry and was never committed (`commits` has no file "
-        "with its number); otherwise restore a backup.",
+        fix="Run `headrace start NAME`: it checks the whole checkpoint first and names the entry. "
+        "Delete that entry only if it is the newest one and was never committed (`commits` has no "
+        "file with its number); otherwise restore a backup.",
     ),
 )

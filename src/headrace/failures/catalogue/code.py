@@ -17,14 +17,14 @@ UNWRAP_PATTERNS = (
 
 _FIX_CODE = (
     "Correct the function, or filter out the rows that it cannot handle, then run `headrace up`. "
-    "`headrace logs NAME` has the full traceback."
+    "For the full traceback, run `headrace logs NAME`."
 )
 
 USER_CODE = CatalogueEntry(
     "user-code",
     FailureKind.DATA,
     what="Your code raised {type}[: {message}][; re-raised as {outer}]",
-    why="The exception came from a function of the pipeline. Its batch was not completed.",
+    why="The exception came from a function in the pipeline. The batch was not completed.",
     fix=_FIX_CODE,
 )
 
@@ -43,7 +43,7 @@ MEMORY = (
             r"^(?:builtins\.|numpy\S*\.)?_?(?:Array)?MemoryError\b|\[Errno 12\]",
         ),
         what="Out of memory[: {which}].",
-        why="A batch, the state, or the data that a function collects does not fit into memory.",
+        why="A batch, the state, or the data that a function collects does not fit in memory.",
         fix="Make batches smaller (max_files, max_rows), avoid collect and toPandas on whole "
         "batches, or raise spark.driver.memory.",
     ),
@@ -58,7 +58,7 @@ MEMORY = (
             r"killed by YARN for exceeding",
         ),
         what="A worker process died.",
-        why="Most often the operating system killed it because of its memory use; a crash in a "
+        why="Usually the operating system killed it because it used too much memory; a crash in a "
         "native library looks the same.",
         fix="Make batches smaller (max_files, max_rows, "
         "spark.sql.execution.arrow.maxRecordsPerBatch), or give workers more memory "
@@ -68,9 +68,10 @@ MEMORY = (
         "worker-start",
         FailureKind.RETRY,
         patterns=(r"Python worker (?:failed )?to connect back",),
-        what="A Python worker did not start within ten seconds, Spark's limit.",
+        what="A Python worker did not start within Spark's limit of ten seconds.",
         why="The machine was overloaded.",
-        fix="Usually nothing to do. If it repeats, reduce the load on the machine, or add cores.",
+        fix="Usually no action is needed. If it happens repeatedly, reduce the load on the "
+        "machine, or add cores.",
     ),
 )
 
@@ -84,8 +85,8 @@ ENTRIES = (
             r"|PYTHON_DATA_SOURCE_ERROR|PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR)\b",
             r"\bPythonException\b",
         ),
-        what="A Python function of the query raised {type}[: {message}]",
-        why="It could not handle a row of this batch.",
+        what="A Python function in the query raised {type}[: {message}]",
+        why="It could not handle a row in this batch.",
         fix=_FIX_CODE,
     ),
     CatalogueEntry(
@@ -113,9 +114,10 @@ ENTRIES = (
         ),
         names=(r"\] (?P<record>[^\n]+?)\.(?:\s|$)",),
         what="A record in this batch cannot be processed[: {record}].",
-        why="The query cannot handle one of its values (a cast, a division, a format).",
-        fix="Make the query tolerate it with try_cast, try_divide, or a filter that sets bad "
-        "records aside; then run `headrace up`.",
+        why="The query cannot handle one of the record's values, for example in a cast, a division "
+        "or a date format.",
+        fix="Make the query tolerate such values with try_cast, try_divide, or a filter that sets "
+        "bad records aside; then run `headrace up`.",
     ),
     CatalogueEntry(
         "network-in-your-code",
@@ -133,8 +135,8 @@ ENTRIES = (
             r"^(?:sqlalchemy\.exc|pymysql\.err|MySQLdb\S*|oracledb\S*)\.OperationalError\b",
             r"database is locked",
         ),
-        what="A function of the pipeline lost a connection: {type}[: {message}]",
+        what="A function in the pipeline lost a connection: {type}[: {message}]",
         why="The service that it calls is down, slow, or unreachable from this machine.",
-        fix="Check the service that the code calls.",
+        fix="Check the service that the function calls.",
     ),
 )

@@ -5,16 +5,17 @@ from __future__ import annotations
 from headrace.failures.catalogue_entry import NEW_CHECKPOINT, CatalogueEntry, FailureKind
 
 _CHOOSE_START = (
-    "Return to the earlier definition (`headrace rollback NAME`), or set "
-    f"{NEW_CHECKPOINT}, and choose where its sources start."
+    "Go back to the earlier definition (`headrace rollback NAME`), or set "
+    f"{NEW_CHECKPOINT} and choose where its sources start."
 )
 
 UNKNOWN = CatalogueEntry(
     "unknown",
     FailureKind.UNKNOWN,
     what="{type}[: {message}]",
-    why="This failure is not in Headrace's catalogue; only Spark's own message is known.",
-    fix="`headrace logs NAME` has the full trace; the last `Caused by:` is closest to the cause.",
+    why="This failure is not in Headrace's catalogue, so only the original message is shown.",
+    fix="Run `headrace logs NAME` for the full trace; the last `Caused by:` is closest to the "
+    "cause.",
 )
 
 VANISHED = CatalogueEntry(
@@ -22,8 +23,8 @@ VANISHED = CatalogueEntry(
     FailureKind.RETRY,
     what="The driver process disappeared without a message.",
     why="It was killed (kill -9, or the kernel's out-of-memory killer), or the machine went down.",
-    fix="If it repeats, search the system log for `Out of memory: Killed process`, and see the "
-    "last lines of `headrace logs NAME`.",
+    fix="If it happens repeatedly, search the system log for `Out of memory: Killed process`, and "
+    "read the last lines of `headrace logs NAME`.",
 )
 
 ENTRIES = (
@@ -34,8 +35,8 @@ ENTRIES = (
         conditions=("CONCURRENT_QUERY",),
         patterns=(r"Cannot start query with id .*(?:same id is already|already active)",),
         what="The same query was started twice in this driver.",
-        why="An earlier start of it had not ended yet.",
-        fix="If it repeats, start the query in only one place in the code.",
+        why="The query was still active when it was started again.",
+        fix="If it happens repeatedly, start the query in only one place in the code.",
     ),
     CatalogueEntry(
         "duplicate-query-name",
@@ -52,9 +53,9 @@ ENTRIES = (
             r"(?:There are \[(?P<before>\d+)\] )?sources in the checkpoint offsets and now there "
             r"are(?: \[(?P<now>\d+)\])?",
         ),
-        what="The number of sources of the query has changed[ from {before}][ to {now}].",
-        why="The checkpoint stores one position for each source, in order, and these do not match "
-        "the new sources.",
+        what="The number of sources in the query has changed[ from {before}][ to {now}].",
+        why="The checkpoint stores one position for each source, in order, and these positions do "
+        "not match the new sources.",
         fix=_CHOOSE_START,
     ),
     CatalogueEntry(
@@ -64,8 +65,8 @@ ENTRIES = (
             r'NumberFormatException: For input string: "\{"',
             r'Expected e\.g\. \{"topicA":.*, got \{',
         ),
-        what="A source of the query was replaced by a source of another kind.",
-        why="The new source cannot read the position that the earlier one stored in the "
+        what="A source of the query was replaced with a different kind of source.",
+        why="The new source cannot read the position that the previous one stored in the "
         "checkpoint.",
         fix=_CHOOSE_START,
     ),
@@ -92,9 +93,9 @@ ENTRIES = (
         ),
         hints=(r"^\S*(?:AnalysisException|ParseException)\b",),
         names=(r"with name (?P<column>`[^`\n]+`) cannot be resolved",),
-        what="Spark rejects the query[: column {column} does not exist].",
+        what="Spark rejected the query[: column {column} does not exist].",
         why="{message}",
-        fix="Correct the query, then start it again: `headrace run` or `headrace up`.",
+        fix="Correct the query, then start it again with `headrace run` or `headrace up`.",
     ),
     CatalogueEntry(
         "library-missing",
@@ -107,12 +108,12 @@ ENTRIES = (
             r"|AbstractMethodError|UnsupportedClassVersionError)\b",
             r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
         ),
-        what="A library is missing or incompatible with this Spark[: data source {source}][: "
-        "{class}].",
-        why="The jar is missing or built for another version of Spark, or driver and workers run "
-        "different versions of Python.",
-        fix="Put the right jar into `spark.jars` or `spark.jars.packages` under [spark] in "
-        "headrace.toml (for Python: install the same version everywhere), then run `headrace up`.",
+        what="A library is missing or incompatible with this version of Spark[: data source "
+        "{source}][: {class}].",
+        why="The jar is missing or was built for a different version of Spark, or the driver and "
+        "the workers run different versions of Python.",
+        fix="Add the matching jar to `spark.jars` or `spark.jars.packages` under [spark] in "
+        "headrace.toml, or install the same version of Python everywhere; then run `headrace up`.",
     ),
     CatalogueEntry(
         "python-function-cannot-travel",
@@ -123,18 +124,20 @@ ENTRIES = (
             "STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION_FAILURE",
         ),
         patterns=(r"CONTEXT_ONLY_VALID_ON_DRIVER", r"Could not serialize object"),
-        what="A Python function of the query could not be sent to its worker.",
+        what="A Python function in the query could not be sent to its worker.",
         why="It refers to an object that exists only in the driver, usually the Spark session, or "
         "its worker could not start.",
-        fix="Use `df.sparkSession` of the batch instead of a session from outside the function.",
+        fix="Inside the function, use the batch's `df.sparkSession` instead of a session from "
+        "outside.",
     ),
     CatalogueEntry(
         "python-runner-slow",
         FailureKind.RETRY,
         conditions=("STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE",),
-        what="A Python worker of the query did not start in time.",
-        why="The machine was overloaded, or the imports of the worker take too long.",
-        fix="If it repeats, check the load of the machine and what the file imports.",
+        what="A Python worker for the query did not start in time.",
+        why="The machine was overloaded, or the worker's imports take too long.",
+        fix="If it happens repeatedly, check the load on the machine and what the pipeline file "
+        "imports.",
     ),
     CatalogueEntry(
         "source-naming-or-repartition",
@@ -144,9 +147,10 @@ ENTRIES = (
             "STATE_REPARTITION_INVALID_CHECKPOINT.*",
             "STREAMING_UNFINISHED_REPARTITION_DETECTED",
         ),
-        what="A requirement of named sources or of a state repartition is not met.",
+        what="The query does not meet a requirement for named sources or for repartitioning state.",
         why="{message}",
-        fix="Follow the message. If a repartition of this checkpoint was started, finish it first.",
+        fix="Do what the message asks for. If a repartition of this checkpoint was started, finish "
+        "it first.",
     ),
     CatalogueEntry(
         "bridge-stuck",
@@ -157,8 +161,8 @@ ENTRIES = (
             r"\bPy4JNetworkException\b",
         ),
         what="Python and the JVM cannot communicate.",
-        why="The Py4J gateway is stuck, or the thread of a query did not stop when requested.",
-        fix="Usually nothing to do. If it repeats, see `headrace logs NAME`.",
+        why="The Py4J gateway is stuck, or a query's thread did not stop when it was asked to.",
+        fix="Usually no action is needed. If it happens repeatedly, see `headrace logs NAME`.",
     ),
     CatalogueEntry(
         "jvm-died",
@@ -168,10 +172,10 @@ ENTRIES = (
             r"\bPy4JNetworkError\b",
             r"(?s)^(?:builtins\.)?(?:Connection\w*Error|BrokenPipeError)\b.*\nraised in py4j$",
         ),
-        what="The JVM of the driver died.",
+        what="The driver's JVM died.",
         why="It was killed (by a person, or by the system because of its memory use) or crashed.",
-        fix="If it repeats, look for `hs_err_pid*.log` in the project and for `Out of memory` in "
-        "the system log, and raise or lower spark.driver.memory.",
+        fix="If it happens repeatedly, look for `hs_err_pid*.log` in the project folder and for "
+        "`Out of memory` in the system log, and adjust spark.driver.memory.",
     ),
     CatalogueEntry(
         "java-did-not-start",
@@ -179,9 +183,9 @@ ENTRIES = (
         retries=3,
         conditions=("JAVA_GATEWAY_EXITED",),
         patterns=(r"Java gateway process exited before sending its port number",),
-        what="Java ended before Spark was ready.",
+        what="Java exited before Spark was ready.",
         why="Java 17 or 21 is not installed, a JVM option is wrong, or a package in "
         "spark.jars.packages could not be downloaded.",
-        fix="See the first lines of `headrace logs NAME`, and try `java -version`.",
+        fix="Read the first lines of `headrace logs NAME`, and run `java -version`.",
     ),
 )

@@ -14,8 +14,8 @@ FIRST = (
         patterns=(r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]",),
         names=(r"(?:writing rows to|writing to|file) " + _PATH,),
         what="A disk is full[: {path}].",
-        why="No space is left on the device with the output, the checkpoint or Spark's temporary "
-        "files.",
+        why="No space is left on the device that holds the output, the checkpoint or Spark's "
+        "temporary files.",
         fix="Free some space (`df -h` shows where) or enlarge the disk.",
     ),
     CatalogueEntry(
@@ -29,7 +29,8 @@ FIRST = (
         ),
         what="Credentials have expired.",
         why="{type}[: {message}]",
-        fix="Renew them. A role or keytab that renews itself avoids this.",
+        fix="Renew the credentials. To avoid this in the future, use a role or a keytab with "
+        "automatic renewal.",
     ),
     CatalogueEntry(
         "access-denied",
@@ -44,7 +45,7 @@ FIRST = (
         names=(_PATH,),
         what="Access denied[: {path}].",
         why="{type}[: {message}]",
-        fix="Check which user or key the pipeline runs with and its permissions. Correct them, "
+        fix="Check the user or key that the pipeline uses, and its permissions. Correct them, "
         "then run `headrace start NAME`.",
     ),
 )
@@ -66,11 +67,11 @@ ENTRIES = (
         ),
         what="The folder contains files with different schemas[: column {column} differs][ in "
         "{path}].",
-        why="The query was started with one schema[ ({expected})], and this file has another[ "
-        "({actual})].",
-        fix="Move the files with the other schema to a separate folder, read it as a second "
-        "source and combine both with a union; or rewrite the files. Then run `headrace start "
-        "NAME`.",
+        why="The query started with one schema[ ({expected})], but this file has a different "
+        "one[ ({actual})].",
+        fix="Move the files with the different schema to a separate folder, read that folder as "
+        "a second source, and combine the two sources with a union; or rewrite the files. Then "
+        "run `headrace start NAME`.",
     ),
     CatalogueEntry(
         "input-file-gone",
@@ -86,8 +87,8 @@ ENTRIES = (
         ),
         what="An input file or folder does not exist[: {path}].",
         why="It was deleted or moved after it had been listed, or it never existed.",
-        fix="Put the file back at the same path, and the next attempt reads it. A file that is "
-        "still missing then is reported by name as input-vanished. For a folder, correct the path.",
+        fix="Put the file back at the same path; the next attempt will read it. If it is still "
+        "missing, Headrace reports it by name as input-vanished. For a folder, correct the path.",
     ),
     CatalogueEntry(
         "input-vanished",
@@ -98,10 +99,11 @@ ENTRIES = (
         ),
         what="Input files disappeared before they were read[: {files}][, {path}].",
         why="Spark lists a folder once for many batches, and silently skips a listed file that no "
-        "longer exists when its batch is planned. The batch is committed without its rows.",
-        fix="Copy the file back under a new name (Spark never reads a name twice), then run "
-        "`headrace start NAME`: it reads exactly the missing file. To continue without the file, "
-        'just start the pipeline; to always continue, set on_missing="continue" on the source.',
+        "longer exists when its batch is planned. The batch is committed without that file's rows.",
+        fix="Copy the file back under a new name (Spark never reads the same name twice), then "
+        "run `headrace start NAME`; no other file is read again. To continue without the file, "
+        "just run `headrace start NAME`. To always continue when files are missing, set "
+        'on_missing="continue" on the source.',
     ),
     CatalogueEntry(
         "storage-hiccup",
@@ -119,6 +121,7 @@ ENTRIES = (
         names=(r"(?:reading file|writing rows to) " + _PATH,),
         what="Storage or the network failed briefly[: {path}].",
         why="{type}[: {message}]",
-        fix="Usually nothing to do. If it repeats, check the health of the storage.",
+        fix="Usually no action is needed. If it happens repeatedly, check the storage and the "
+        "network.",
     ),
 )

@@ -15,7 +15,7 @@ ENTRIES = (
         FailureKind.HUMAN,
         conditions=("DELTA_CONCURRENT_TRANSACTION*",),
         patterns=(r"\bConcurrentTransactionException\b",),
-        what="Two runs of the same query write to one Delta table.",
+        what="Two runs of the same query are writing to one Delta table.",
         why="Both have the same query id, so one of them is a second copy.",
         fix="Find the other run (`headrace status` in every project that uses this checkpoint, or "
         "a script started by hand) and stop it; then run `headrace start NAME`.",
@@ -32,8 +32,8 @@ ENTRIES = (
         patterns=(r"\bConcurrent(?:Append|Write|DeleteRead|DeleteDelete)Exception\b",),
         what="Another writer changed the Delta table first.",
         why="Both changed the same files, and the other commit won.",
-        fix="Usually nothing to do. If it repeats, narrow the condition of MERGE, or run OPTIMIZE "
-        "and similar jobs at another time.",
+        fix="Usually no action is needed. If it happens repeatedly, narrow the MERGE condition, or "
+        "run OPTIMIZE and similar jobs at a different time.",
     ),
     CatalogueEntry(
         "delta-source-schema-moved",
@@ -46,8 +46,8 @@ ENTRIES = (
         ),
         what="The schema of a Delta source has changed.",
         why="The running query was planned for the earlier schema.",
-        fix="The next start uses the new schema. If it fails, adapt the query, then run `headrace "
-        "up`.",
+        fix="Usually no action is needed: the next start uses the new schema. If that start fails, "
+        "adapt the query, then run `headrace up`.",
     ),
     CatalogueEntry(
         "delta-source-schema-incompatible",
@@ -57,7 +57,7 @@ ENTRIES = (
             "DELTA_STREAMING_CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION",
         ),
         patterns=(r"CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION",),
-        what="A column of a Delta source was renamed, dropped or changed its type.",
+        what="A column of a Delta source was renamed or dropped, or its type changed.",
         why="{message}",
         fix="Set schemaTrackingLocation on the source and confirm the change as the message says, "
         f"or set {NEW_CHECKPOINT}.",
@@ -69,8 +69,8 @@ ENTRIES = (
         names=(r"merge fields '(?P<column>[^']+)'",),
         what="The output does not match the columns of the Delta table[: {column}].",
         why="{message}",
-        fix="Cast the columns to the types of the table, or allow new columns with the option "
-        "mergeSchema.",
+        fix="Cast the columns to the table's types, or set the option mergeSchema to allow new "
+        "columns.",
     ),
     CatalogueEntry(
         "source-table-rewritten",
@@ -78,10 +78,11 @@ ENTRIES = (
         conditions=("DELTA_SOURCE_TABLE_IGNORE_CHANGES", "DELTA_SOURCE_IGNORE_DELETE"),
         patterns=(r"Cannot process (?:overwrite|delete) snapshot",),
         names=(r"\bversion:? (?P<version>\d+)", r"snapshot:? (?P<version>\d+)"),
-        what="Rows of the source table were updated or deleted[ in version {version}].",
+        what="Rows in the source table were updated or deleted[ in version {version}].",
         why="A stream can only read rows that are appended to a table.",
-        fix="Skip such changes (skipChangeCommits; Iceberg: streaming-skip-overwrite-snapshots), "
-        f"read the change feed, or set {NEW_CHECKPOINT}.",
+        fix="Skip such changes (Delta: skipChangeCommits; Iceberg: "
+        "streaming-skip-overwrite-snapshots), read the change feed, or set "
+        f"{NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
         "source-table-history-gone",
@@ -93,11 +94,11 @@ ENTRIES = (
             "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
         ),
         patterns=(r"snapshot was expired|expired snapshot|Cannot load current offset at snapshot",),
-        what="The source table no longer has the version that the query reads next.",
+        what="The source table no longer has the version that the query must read next.",
         why="The query fell behind VACUUM or snapshot expiry, or the table was deleted and "
         "recreated.",
-        fix=f"Set {NEW_CHECKPOINT}, and start from a version that still exists. Keep the history "
-        "of the table for longer than your longest outage.",
+        fix=f"Set {NEW_CHECKPOINT}, and start from a version that still exists. Keep the table's "
+        "history for longer than your longest outage.",
     ),
     CatalogueEntry(
         "rows-violate-table",
@@ -113,7 +114,8 @@ ENTRIES = (
         ),
         what="Rows in this batch violate a constraint of the table[: {rule}].",
         why="Several rows have the same key in MERGE, or a value is missing or not allowed.",
-        fix="Keep one row for each key before MERGE (dropDuplicates), or filter such rows out.",
+        fix="Keep one row for each key before MERGE (dropDuplicates), or filter out the rows that "
+        "violate the constraint.",
     ),
     CatalogueEntry(
         "database-busy",
@@ -131,8 +133,9 @@ ENTRIES = (
             r"|ConnectionDoesNotExist|OperationalError|InterfaceError)\b",
         ),
         what="The database could not handle this batch.",
-        why="A deadlock, too many connections, or a restart of the database: {message}",
-        fix="If it repeats, write with fewer tasks at once (coalesce) and check the database.",
+        why="It had a deadlock or too many connections, or it restarted: {message}",
+        fix="If it happens repeatedly, write with fewer parallel tasks (coalesce), and check the "
+        "database.",
     ),
     CatalogueEntry(
         "database-refused-rows",
@@ -147,7 +150,7 @@ ENTRIES = (
             r"|IntegrityError)\b",
         ),
         names=(r"constraint \"(?P<rule>[^\"]+)\"",),
-        what="The database rejected a row of this batch[: constraint {rule}].",
+        what="The database rejected a row in this batch[: constraint {rule}].",
         why="{message}",
         fix="For duplicates, write with an upsert (INSERT … ON CONFLICT … DO UPDATE) in the "
         "function that writes the batch. Shorten, cast or filter out values that do not fit.",

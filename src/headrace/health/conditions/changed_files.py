@@ -16,12 +16,12 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     if changed.vanished:
         yield Finding(
             slug="input-vanished",
-            what=f"{_format_count(changed.vanished)} vanished before being read, and the rows are "
+            what=f"{_format_count(changed.vanished)} vanished before being read, so rows are "
             f"missing: {_format_names(changed.vanished_files, changed.vanished)}.",
-            cause="They were deleted or moved after Spark had listed the folder, which it does "
+            cause="Files were deleted or moved after Spark had listed the folder, which it does "
             "once for many batches.",
-            fix="Copy them back under new names (Spark never reads a name twice): their rows are "
-            "then read once. Delete or archive only files that are committed.",
+            fix="Copy the files back under new names (Spark never reads the same name twice); "
+            "their rows are then read once. Delete or archive only files whose batch is committed.",
             since=changed.since,
             where=query.place,
         )
@@ -31,11 +31,11 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
             what=f"{_format_count(changed.rewritten)} changed after being listed; rows may be "
             "missing or incomplete: "
             f"{_format_names(changed.rewritten_files, changed.rewritten)}.",
-            cause="A program writes into the folder directly, or appends to an existing file. "
+            cause="A program writes directly into the folder, or appends to an existing file. "
             "Spark reads each file once, with its content at that moment.",
-            fix="Write each file elsewhere on the same disk and move it in when it is complete. "
-            "Compare these files with the output; to read one again, copy it under a new name "
-            "(rows that were read already are then read twice).",
+            fix="Write each file elsewhere on the same disk, and move it into the folder when it "
+            "is complete. Compare these files with the output; to read one again, copy it under a "
+            "new name (rows that were already read are then read twice).",
             severity=Severity.WARNING.value,
             since=changed.since,
             where=query.place,

@@ -36,12 +36,12 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     arrives = now.arrival_rate
     if arrives is not None and now.lag is not None:
         what += (
-            f"{arrives:,.0f} rows/s arrive, but it processes only {now.done_rate:,.0f} rows/s; "
-            f"{now.lag:,.0f} rows are waiting, and the number is growing."
+            f"{arrives:,.0f} rows/s arrive, but the query processes only {now.done_rate:,.0f} "
+            f"rows/s; {now.lag:,.0f} rows are waiting, and the number is growing."
         )
     else:
         longest = max(query.batch_ms[-3:], default=0.0) / 1000
-        what += f"each batch takes longer than the one before; the newest took {span(longest)}."
+        what += f"each batch takes longer than the one before; the latest took {span(longest)}."
     cause, fix = _limit(query.series, now)
     yield Finding(
         slug="falling-behind", what=what, cause=cause, fix=fix, since=since, where=query.place
@@ -79,9 +79,9 @@ def _limit(series: Series, now: trend.Trend) -> tuple[str, str]:
     known = series.since(now.begin)
     if now.busy < BUSY:
         return (
-            f"The query is busy only {now.busy:.0%} of the time; a rate limit of its source "
-            "(max_rows, max_files) or its trigger (every=) limits it.",
-            "Raise the limit, or trigger more often.",
+            f"The query is busy only {now.busy:.0%} of the time: it is limited by the rate limit "
+            "of its source (max_rows, max_files) or by its trigger (every=).",
+            "Raise the rate limit, or trigger more often.",
         )
     spent = {name: total(known, f"ms.{name}") for name in _LIMITS}
     most = max(spent, key=lambda name: spent[name])
@@ -92,7 +92,7 @@ def _limit(series: Series, now: trend.Trend) -> tuple[str, str]:
     if most is Phase.ADD_BATCH:
         return cause, (
             "Use more cores (spark.master) and more input partitions, or reduce the work of the "
-            "query: filter before joins, parse fewer fields. The page says under “Why is it slow?” "
-            "what would help most."
+            "query: filter before joins, parse fewer fields. Look under “Why is it slow?” on the "
+            "page to see what would help most."
         )
-    return cause, "The page says under “Why is it slow?” what would help most."
+    return cause, "Look under “Why is it slow?” on the page to see what would help most."

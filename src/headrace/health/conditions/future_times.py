@@ -47,12 +47,12 @@ def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Findi
         what=f"The watermark is at {clock(watermark)}, {span(watermark - now)} ahead of the clock: "
         f"rows with an earlier event time have been dropped since {moment(since, now)}"
         f"{_format_counts(query, ahead)}.",
-        cause="At least one row has an event time in the future (a wrong clock, or seconds read as "
-        "milliseconds). The watermark follows the newest event time and never moves backwards.",
-        fix="Filter such rows before withWatermark, for example "
+        cause="At least one row has an event time in the future (a wrong clock, or milliseconds "
+        "read as seconds). The watermark follows the newest event time and never moves backwards.",
+        fix="Filter out such rows before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). The checkpoint keeps this '
-        "watermark: to process the dropped rows, deploy the filter with a new checkpoint "
-        "(for a file sink, also a new folder).",
+        "watermark: to reprocess the dropped rows, deploy the filter with a new checkpoint "
+        "(and a new folder for a file sink).",
         since=since,
         where=query.place,
     )
@@ -64,10 +64,10 @@ def _future_times_finding(query: QueryView, ahead: list[Bucket]) -> Finding:
         slug="event-time-in-future",
         what=f"Event times are in the future{_format_counts(query, ahead)}: the newest is "
         f"{clock(newest)}, {span(newest - now)} ahead of the clock.",
-        cause="A producer's clock is wrong, or seconds are read as milliseconds.",
-        fix="Filter such rows before withWatermark, for example "
-        '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"): the watermark follows the newest '
-        "event time, and rows with an earlier time are dropped.",
+        cause="A producer's clock is wrong, or milliseconds are read as seconds.",
+        fix="Filter out such rows before withWatermark, for example "
+        '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). Otherwise the watermark follows '
+        "the newest event time, and rows with earlier times are dropped.",
         since=ahead[-1].begin,
         where=query.place,
     )

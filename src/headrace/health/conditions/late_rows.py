@@ -27,13 +27,13 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         return
     yield Finding(
         slug="late-rows",
-        what=f"Rows are dropped because they are late: {shares.percent(shift.share)} of the "
-        f"rows that reached the state {shift.in_words(query.series.end)}.",
-        cause="Events arrive later than withWatermark allows: their producer or a queue before "
-        "this source delays them, or old data is sent again. (Spark counts after partial "
-        "aggregation, so the real number of rows is higher.)",
-        fix="Find out how late they are (compare event time with arrival time). To keep such rows "
-        f"from now on, use a longer delay in withWatermark. {shares.REPROCESS}",
+        what=f"Rows are dropped because they are late: {shares.percent(shift.share)} of the rows "
+        f"that reached the stateful operators {shift.in_words(query.series.end)}.",
+        cause="Events arrive later than withWatermark allows: their producer or an upstream queue "
+        "delays them, or old data is sent again. (Spark counts rows after partial aggregation, so "
+        "the actual number is higher.)",
+        fix="Find out how late the rows are (compare event time with arrival time). To keep such "
+        f"rows from now on, use a longer delay in withWatermark. {shares.REPROCESS}",
         since=shift.since,
         where=query.place,
     )

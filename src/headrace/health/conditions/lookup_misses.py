@@ -63,7 +63,7 @@ def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) 
         f"{moment(since, query.series.end)}.",
         cause=f"The source of {name} had no rows when the query started (a failed load, a wrong "
         "path, a filter that removes every row), or its rows were deleted later.",
-        fix=f"Fill {name}, then restart the pipeline if its table is read once at the start. To "
+        fix=f"Fill {name}. If the query reads it only once, at the start, restart the pipeline. To "
         f"keep rows without a match, use a left join. {REPROCESS}",
         since=since,
         where=about.get("place"),
@@ -78,10 +78,10 @@ def _unmatched_finding(
         what=f"The join with {name} has dropped {shift.rows_in_words} since "
         f"{moment(shift.since, query.series.end)} ({shift.part:,.0f} of {shift.whole:,.0f} seen; "
         f"{shares.percent(shift.before or 0.0)} before).",
-        cause=f"Rows of the stream have keys that {name} does not have: the table lost rows or is "
-        "out of date, or the keys changed (another format, nulls).",
-        fix=f"Compare keys of the stream with {name} (headrace sql), and load the missing rows or "
-        f"repair the key. To keep rows without a match, use a left join. {REPROCESS}",
+        cause=f"Rows in the stream have keys that are missing from {name}: the table lost rows or "
+        "is out of date, or the keys changed (a different format, nulls).",
+        fix=f"Compare the stream's keys with {name} (`headrace sql`), and load the missing rows or "
+        f"correct the keys. To keep rows without a match, use a left join. {REPROCESS}",
         severity=severity.value,
         since=shift.since,
         where=about.get("place"),

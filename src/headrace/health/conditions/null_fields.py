@@ -116,9 +116,10 @@ def _finding(
         fix = f"Add `{new}` to the schema of {where}, or ask the producer of {source} to send "
         fix += f"`{field}` again"
         if shift.before is None:
-            cause = f"The schema says `{field}`, the records of {source} say `{new}`."
-            fix = f"Write `{new}` in the schema of {where}"
-    fix += "; rows already written keep their nulls, unless a new checkpoint reads the input again."
+            cause = f"The schema has `{field}`, but the records from {source} have `{new}`."
+            fix = f"Rename `{field}` to `{new}` in the schema of {where}"
+    fix += ". Rows that were already written keep their nulls, unless the input is read again with "
+    fix += "a new checkpoint."
     return Finding(
         slug="field-null",
         what=f"{what}.",

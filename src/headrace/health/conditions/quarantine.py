@@ -20,12 +20,12 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     of, _, _ = query.name.partition(".")
     yield Finding(
         slug="many-quarantined",
-        what=f"{shares.percent(shift.share)} of the records that {of} reads have gone to the "
-        f"quarantine {shift.in_words(query.series.end)}.",
+        what=f"{shares.percent(shift.share)} of the records that {of} reads have been quarantined "
+        f"{shift.in_words(query.series.end)}.",
         cause="The producer changed the format of its records, or the schema in the pipeline does "
         "not match them.",
-        fix="`headrace quarantine list` shows the records and the reason for each. Change the "
-        "schema or the producer. Nothing is lost: the quarantine keeps the records.",
+        fix="Run `headrace quarantine list` to see the records and the reason for each, then "
+        "correct the schema or the producer. Nothing is lost: the quarantine keeps the records.",
         since=shift.since,
         where=query.place,
     )

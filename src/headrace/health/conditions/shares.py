@@ -10,8 +10,8 @@ from headrace.model.times import moment
 
 NEARLY_ALL = 0.99
 REPROCESS = (
-    "To process the dropped rows, start over with a new checkpoint (for a file sink, also a new "
-    "folder)."
+    "To reprocess the dropped rows, start over with a new checkpoint (and a new folder for a file "
+    "sink)."
 )
 
 

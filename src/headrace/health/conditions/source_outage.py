@@ -22,7 +22,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         fix="Start the broker, or correct its address, the network or the firewall. The query then "
         "continues from its last position and reads the records that the topic still has."
         if outage.addresses
-        else "Check that the source system works and is reachable from this machine.",
+        else "Check that the source system is running and reachable from this machine.",
         since=outage.since,
         where=", ".join(outage.addresses) or outage.source,
     )
@@ -34,7 +34,7 @@ def _cause(error: str) -> str:
     if "no such host" in error:
         return "The host name is wrong, or DNS does not answer."
     if "accepts connections" in error:
-        return "The broker hangs, is overloaded, or its listener uses another protocol (TLS)."
+        return "The broker hangs or is overloaded, or its listener uses a different protocol (TLS)."
     if "no connection within" in error:
         return "The machine is down, or a firewall drops the packets."
-    return "The source system is down, overloaded, or not reachable from here."
+    return "The source system is down, overloaded, or not reachable from this machine."

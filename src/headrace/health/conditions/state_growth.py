@@ -17,8 +17,8 @@ SOON_S = 86_400.0
 _WHY = {
     "stateStoreSave": (
         "an aggregation",
-        "Its grouping keys have no event time with a watermark, so no group is ever complete.",
-        "Group by a window of an event time with withWatermark, or keep fewer keys.",
+        "No event time with a watermark is among its grouping keys, so no group is ever complete.",
+        "Use withWatermark and group by a window of that event time, or use fewer keys.",
     ),
     "dedupe": (
         "dropDuplicates",
@@ -27,12 +27,12 @@ _WHY = {
     ),
     "symmetricHashJoin": (
         "a join of two streams",
-        "The join has no limit after which a row can be removed.",
+        "The join has no time limit after which a row can be removed.",
         "Use withWatermark on both sides, and add a time range to the join condition.",
     ),
 }
 _OWN = (
-    "state of your own function",
+    "your own function",
     "The function sets no timeout or TTL, or never clears its state.",
     "Set a timeout or a TTL, or clear the state when a key is done.",
 )
@@ -60,15 +60,15 @@ def _operator(
         return
     name, cause, fix = _WHY.get(operator, _OWN)
     left_s = _time_left_s(view, window, f"state.{place}.bytes")
-    runs_out = "" if left_s is None else f" At this rate the disk is full in {span(left_s)}."
+    runs_out = "" if left_s is None else f" At this rate, the disk will be full in {span(left_s)}."
     is_soon = left_s is not None and left_s < SOON_S
     yield Finding(
         slug="state-grows",
-        what=f"The state of {name} ({operator}) only grows: {grown:,.0f} rows more since "
-        f"{moment(window[0].begin, end)}, {removed:,.0f} removed, {last:,.0f} in all.{runs_out}",
+        what=f"The state of {name} ({operator}) only grows: {grown:,.0f} more rows since "
+        f"{moment(window[0].begin, end)}, {removed:,.0f} removed, {last:,.0f} in total.{runs_out}",
         cause=cause,
-        fix=f"{fix} A change of the grouping keys needs a new checkpoint (for a file sink, also a "
-        "new folder).",
+        fix=f"{fix} Changing the grouping keys requires a new checkpoint (and a new folder for a "
+        "file sink).",
         severity=(Severity.PROBLEM if is_soon else Severity.WARNING).value,
         since=window[0].begin,
         where=query.place,

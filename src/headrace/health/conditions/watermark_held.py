@@ -32,16 +32,16 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     names = " and ".join(_name(query.sources[place]) for place in idle)
     has, is_ = ("has", "is") if len(idle) == 1 else ("have", "are")
     at = held[-1].last[WATERMARK]
-    stays = f"stays at {clock(at)}" if at else "has not begun"
+    stays = f"is stuck at {clock(at)}" if at else "has not been set yet"
     yield Finding(
         slug="watermark-held",
-        what=f"The watermark {stays}, so results wait: {names} {has} delivered no rows "
+        what=f"The watermark {stays}, so results are held back: {names} {has} delivered no rows "
         f"since {moment(since, now)}, while other inputs have delivered {sum(rows):,.0f} rows.",
         cause="The watermark of a query is that of its slowest input. An idle input "
-        "holds the watermark back, so windows and joins wait.",
-        fix=f"Find out why {names} {is_} idle. If that is normal, let the source send a record now "
-        'and then, or set "spark.sql.streaming.multipleWatermarkPolicy" = "max" for this pipeline '
-        "(then rows of the slower input may be dropped as late).",
+        "holds the watermark back, which delays windows and joins.",
+        fix=f"Find out why {names} {is_} idle. If that is normal, make the source send a record "
+        'from time to time, or set "spark.sql.streaming.multipleWatermarkPolicy" = "max" for this '
+        "pipeline (rows from the slower input may then be dropped as late).",
         since=since,
         where=query.place,
     )
