@@ -226,7 +226,7 @@ def test_a_fetch_that_fails_says_why_and_leaves_what_was_there(tmp_path: Path) -
 
     told = rig.Project(tmp_path).headrace("jars", "fetch", "kafka", code=3, env=alone)
 
-    assert "The jars of kafka could not be fetched" in told
+    assert "Could not fetch the kafka jars." in told
     assert "127.0.0.1:9" in told
     assert before
     assert jars.fetched_files(KAFKA) == before

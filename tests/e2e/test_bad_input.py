@@ -126,7 +126,7 @@ def small_disk(folder: Path, size: str = "16m") -> Iterator[Path]:
 def test_a_syntax_error_is_told_with_its_line(once: rig.Project, java: Java, command: str) -> None:
     define(once, "import headrace as hr\n\n\n@hr.stream(to='out')\ndef copied(lines:\n    pass\n")
     said = refused(once, command, 2, ("pipelines/once.py is not valid Python", "once.py:5"), java)
-    assert "line 5: def copied(lines:" in said
+    assert "Line 5: def copied(lines:" in said
 
 
 @pytest.mark.parametrize("command", ["check", "up", "run once"])
@@ -497,7 +497,7 @@ def delete_the_sink_s_log(project: rig.Project) -> None:
 @pytest.mark.parametrize(
     ("do", "words"),
     [
-        (set_a_new_checkpoint, "but its checkpoint is new"),
+        (set_a_new_checkpoint, "but the checkpoint is new"),
         (delete_the_sink_s_log, "out/_spark_metadata does not exist"),
     ],
 )

@@ -172,7 +172,7 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(tmp_path: Pat
     lines = [line for file in files for line in file.read_text().splitlines(keepends=True)]
     assert sorted(lines) == ['{"value":"line 0"}\n', '{"value":"line 1"}\n']
     assert (
-        "has batches up to 1, but its checkpoint is new" in (project.folder / "refused").read_text()
+        "has batches up to 1, but the checkpoint is new" in (project.folder / "refused").read_text()
     )
     assert project.marked() == []
     (run,) = project.state.glob("runs/loop-*/run.json")
