@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from headrace.checkpoints import layout
+from headrace.checkpoints import checkpoint_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Read:
 def entry_of(checkpoint: Path, batch: int) -> int:
     """How far into the source's log batch N reads. Spark keeps the newest hundred of these."""
     text = (checkpoint / "offsets" / str(batch)).read_text()
-    (line,) = layout.source_lines(text)
+    (line,) = checkpoint_content.source_lines(text)
     return int(json.loads(line)["logOffset"])
 
 

@@ -24,8 +24,8 @@ from bench.sides import LOGS, Running, bare, going_up, runs_of
 from headrace import config
 from headrace.checkpoints import positions
 from headrace.connectors import jars
-from headrace.demo import count, outputs, topics
-from headrace.demo import expected as demo_expected
+from headrace.demo import count, kafka_transport, outputs
+from headrace.demo import input_reader as demo_expected
 from headrace.demo.count import Expected, Outputs
 from headrace.demo.folder import files as demo_files
 from headrace.demo.paths import KAFKA, PIPELINE, DemoPaths
@@ -148,7 +148,7 @@ def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
     home = topic.project(folder, given.topics.port, names)
     settings = config.load(home, KAFKA)
     demo = DemoPaths(home, f"data/{KAFKA}")
-    with closing(topics.KafkaTransport(settings, demo)) as medium:
+    with closing(kafka_transport.KafkaTransport(settings, demo)) as medium:
 
         def pending() -> list[str]:
             _require_one_run(home)
@@ -167,7 +167,7 @@ def _through_headrace(folder: Path, given: Given) -> Iterator[Opened]:
 
         def check() -> dict[str, Any]:
             _require_one_run(home)
-            with closing(topics.KafkaTransport(settings, demo)) as transport:
+            with closing(kafka_transport.KafkaTransport(settings, demo)) as transport:
                 return judged(given.want, transport.read_outputs())
 
         begin, before = time.monotonic(), _waited_for()

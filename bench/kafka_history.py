@@ -24,7 +24,7 @@ from bench.figures import per_cpu_second
 from bench.sides import LOGS, Running, bare, going_up, headrace, our_settings, runs_of, settings_in
 from headrace.checkpoints import committed_files, positions
 from headrace.connectors import jars
-from headrace.demo import expected as demo_expected
+from headrace.demo import input_reader as demo_expected
 from headrace.demo.folder import files as demo_files
 
 RECORDS = 6_000_000

@@ -24,7 +24,7 @@ from bench.sides import LOGS, Running, bare, kept_up, runs_of
 from headrace.checkpoints import committed_files
 from headrace.connectors import jars
 from headrace.connectors.kafka.topic_follower import Record
-from headrace.demo import latency, lines
+from headrace.demo import latency, log_lines
 from headrace.demo.folder import files as demo_files
 from headrace.model.state_paths import StatePaths
 from headrace.store import alerts, db
@@ -279,7 +279,7 @@ def flapping() -> Iterator[bytes]:
     """The demo's logs; among them clusters with too much to do, and a little later with less."""
     every = RATE // OPENED_A_SECOND
     ordinary = itertools.chain.from_iterable(
-        lines.second(tick, time.time(), RATE, topic.SEED).lines for tick in itertools.count()
+        log_lines.second(tick, time.time(), RATE, topic.SEED).lines for tick in itertools.count()
     )
     for number in itertools.count():
         step, cluster = number % every, FIRST_CLUSTER + number // every
@@ -294,7 +294,7 @@ def flapping() -> Iterator[bytes]:
 def _beat(cluster: int, load: float) -> bytes:
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     body: Mapping[str, Any] = {
-        "timestamp": now, "customer_id": cluster % lines.CUSTOMERS + 1, "metric": "load",
+        "timestamp": now, "customer_id": cluster % log_lines.CUSTOMERS + 1, "metric": "load",
         "event_type": "clusterHeartbeat", "level": "INFO", "cluster_id": cluster, "load": load,
     }  # fmt: skip
     return json.dumps(body, separators=(",", ":")).encode()

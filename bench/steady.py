@@ -14,7 +14,7 @@ from typing import Any
 from bench import consumed, tree
 from bench.feed import Feed
 from bench.sides import Running
-from headrace.checkpoints import layout
+from headrace.checkpoints import checkpoint_content
 
 WARM_BATCHES = 5
 START_S = 180.0  # to the first commit
@@ -90,7 +90,7 @@ def await_commit(running: Running, batch: int, timeout_s: float) -> None:
 
 
 def newest(running: Running) -> int:
-    found = layout.last_committed_batch(running.checkpoint)
+    found = checkpoint_content.last_committed_batch(running.checkpoint)
     return -1 if found is None else found
 
 

@@ -23,7 +23,7 @@ from bench.sides import SCRIPTS
 from headrace.model.requests import Action, Request
 from headrace.model.state_paths import StatePaths
 from headrace.state import requests, supervisor_lookup
-from headrace.store import db, pipelines
+from headrace.store import db, pipeline_status
 
 PIPELINES = 20
 KINDS = {"idle": 0.0, "busy": 1.0}  # seconds between two batches; 0: none
@@ -108,7 +108,7 @@ def _deploy(places: StatePaths, name: str, log: Path) -> None:
 def _running(places: StatePaths) -> int:
     conn = db.open_readonly(places.history)
     try:
-        return sum(one.state == "running" for one in pipelines.read_all(conn))
+        return sum(one.state == "running" for one in pipeline_status.read_all(conn))
     finally:
         conn.close()
 

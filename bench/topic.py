@@ -20,7 +20,7 @@ from headrace.cli import kafka as dev_broker
 from headrace.connectors.kafka.connector import kafka
 from headrace.connectors.kafka.topic_follower import Record, TopicFollower
 from headrace.demo import folder as demo_folder
-from headrace.demo import lines
+from headrace.demo import log_lines
 from headrace.model.state_paths import StatePaths
 
 CONFIG = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
@@ -100,7 +100,7 @@ def logs(count: int) -> Iterator[bytes]:
     """Lines as the demo's generator writes them, damaged ones included; always the same."""
     tick = given = 0
     while given < count:
-        for line in lines.second(tick, BEGINNING + tick, RATE, SEED).lines[: count - given]:
+        for line in log_lines.second(tick, BEGINNING + tick, RATE, SEED).lines[: count - given]:
             given += 1
             yield line
         tick += 1

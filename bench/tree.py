@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from headrace import processes
+from headrace import process_identity
 
 MARK = "HEADRACE_BENCH"
 ID = uuid.uuid4().hex
@@ -71,7 +71,7 @@ def marked() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            is_ours = processes.environment(process.pid).get(MARK) == ID
+            is_ours = process_identity.environment(process.pid).get(MARK) == ID
             if is_ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.Error, OSError):

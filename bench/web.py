@@ -27,7 +27,7 @@ from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus, QueryStatus
 from headrace.state import api_keys, desired
 from headrace.state.api_keys import KeyKind, Role
-from headrace.store import db, pipelines, runs
+from headrace.store import db, pipeline_status, runs
 
 SMALL = (1, 1_000)
 LARGE = (200, 5_000_000)
@@ -130,9 +130,9 @@ def made(folder: Path, count: int, batches: int) -> Path:
     conn.close()
     db.open_alerts(places.alerts).close()
     me = psutil.Process()
-    from headrace import processes
+    from headrace import process_identity
 
-    alive = processes.identify(me.pid)
+    alive = process_identity.identify(me.pid)
     if alive is not None:  # as if this were the supervisor: then the store is believed
         write_json(places.supervisor_process, alive.to_json())
     return folder
@@ -155,7 +155,7 @@ def _pipeline(folder: Path, places: StatePaths, conn: db.Store, name: str, now: 
     runs.record_start(conn, spec)
     status = QueryStatus("kept", "running", rows_in=10, batches=5, input_rate=10.0,
                          processing_rate=100.0, last_progress_at=now)  # fmt: skip
-    pipelines.put(
+    pipeline_status.put(
         conn,
         PipelineStatus(name, "running", "1 query", run=run_name, version="v1", profile="dev",
                        pid=1, since=now, queries=(status,)),

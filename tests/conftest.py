@@ -15,7 +15,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from headrace import processes
+from headrace import process_identity
 from headrace.connectors import jars
 from headrace.driver import class_archive
 
@@ -80,7 +80,7 @@ def left_behind(marker: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            is_ours = processes.environment(process.pid).get(MARKER) == marker
+            is_ours = process_identity.environment(process.pid).get(MARKER) == marker
             if is_ours and process.pid != os.getpid() and process.status() != "zombie":
                 found.append(process)
         except psutil.Error:

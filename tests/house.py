@@ -22,8 +22,8 @@ BANNED_IMPORTS = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve
 
 # Who may import whom: strictly downward, never sideways. What a driver uses never uses the store.
 GROUND = {
-    "errors", "model", "durations", "settings_schema", "config", "logs", "json_file", "processes",
-    "secrets", "spelling", "state", "terminal",
+    "errors", "model", "durations", "settings_schema", "config", "logs", "json_file",
+    "process_identity", "secrets", "spelling", "state", "printable_text",
 }  # fmt: skip
 BELOW_DEFINE = GROUND | {"connectors", "checkpoints", "failures"}
 BELOW_EXPLORE = BELOW_DEFINE | {"transforms", "define", "store"}
@@ -34,15 +34,15 @@ MAY_IMPORT: Mapping[str, Set[str]] = {
     "model": {"errors"},
     "health": {"errors", "model"},
     "json_file": {"errors", "model"},
-    "processes": {"errors", "model"},
+    "process_identity": {"errors", "model"},
     "secrets": {"errors"},
     "logs": {"errors", "model"},
     "durations": {"errors"},
     "spelling": set(),
-    "terminal": set(),
+    "printable_text": set(),
     "settings_schema": {"errors", "model", "durations", "spelling"},
     "config": {"errors", "model", "spelling", "settings_schema", "logs", "json_file"},
-    "state": {"errors", "model", "json_file", "processes"},
+    "state": {"errors", "model", "json_file", "process_identity"},
     "store": GROUND,
     "connectors": GROUND,
     "checkpoints": GROUND,

@@ -20,7 +20,7 @@ from bench import __main__ as program
 from bench import figures, kafka_app, kafka_history, kafka_latency, page, sides, topic
 from bench.kafka_latency import Window
 
-from headrace.demo import count, expected
+from headrace.demo import count, input_reader
 from headrace.demo.count import Expected, Outputs
 from test_bench import result, run
 
@@ -161,7 +161,7 @@ def test_a_project_without_the_text_to_change_is_refused(tmp_path: Path) -> None
 
 def test_logs_are_the_same_again_and_some_are_damaged() -> None:
     first, second = list(topic.logs(20_000)), list(topic.logs(20_000))
-    bad = [line for line in first if expected.log_of(line) is None]
+    bad = [line for line in first if input_reader.log_of(line) is None]
 
     assert first == second
     assert len(first) == 20_000
@@ -171,7 +171,7 @@ def test_logs_are_the_same_again_and_some_are_damaged() -> None:
 def test_five_clusters_a_second_are_opened_and_each_is_cleared() -> None:
     lines = list(itertools.islice(kafka_latency.flapping(), 4 * kafka_latency.RATE))
     bodies = [json.loads(line) for line in lines if b'"cluster_id":1' in line and line[:1] == b"{"
-              and expected.log_of(line)]  # fmt: skip
+              and input_reader.log_of(line)]  # fmt: skip
     ours = [b for b in bodies if b["cluster_id"] >= kafka_latency.FIRST_CLUSTER]
     opened = [b["cluster_id"] for b in ours if b["load"] > 99]
     cleared = [b["cluster_id"] for b in ours if b["load"] < 90]
@@ -207,7 +207,7 @@ RIGHT = Outputs(
 
 def lenient() -> Outputs:
     """As `from_json` sees it: some damaged lines are logs."""
-    taken = [line for line in WANT.malformed if expected.log_of(kafka_history.as_taken(line))]
+    taken = [line for line in WANT.malformed if input_reader.log_of(kafka_history.as_taken(line))]
     mistaken = count.compute_expected([kafka_history.as_taken(line) for line in taken], CUSTOMERS)
     left = WANT.malformed - Counter(taken)
     assert taken
@@ -270,7 +270,7 @@ def test_the_counted_overloads_are_those_above_the_limit() -> None:
 
 def written(output: Path, lines: list[bytes]) -> None:
     """As Spark would write them, in one committed file a day."""
-    logs = [log for line in lines if (log := expected.log_of(line))]
+    logs = [log for line in lines if (log := input_reader.log_of(line))]
     (output / "_spark_metadata").mkdir(parents=True)
     entries = ["v1"]
     with duckdb.connect() as conn:
@@ -315,7 +315,7 @@ def test_no_side_of_the_history_is_always_first() -> None:
 
 def test_a_history_that_lacks_a_row_or_has_a_bad_one_is_found(tmp_path: Path) -> None:
     given = kafka_history.Given(topic.Topics("", 0), 1_000, tuple(LINES[:1_000]))
-    good = [line for line in given.lines if expected.log_of(line)]
+    good = [line for line in given.lines if input_reader.log_of(line)]
     taken = [kafka_history.as_taken(line) for line in given.lines]
     for name, lines in {"right": good, "short": good[1:], "lenient": taken}.items():
         written(tmp_path / name, lines)

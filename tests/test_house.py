@@ -24,15 +24,15 @@ LARGE: dict[str, str] = {}
 
 # module.function -> why it may catch everything. Borders: each one reports what it caught.
 BORDERS = {
-    "headrace.cli.foreground.OwnSupervisor.run": "a thread: the main thread raises the error",
+    "headrace.cli.run_session.OwnSupervisor.run": "a thread: the main thread raises the error",
     "headrace.cli.main.Headrace.main": "every error ends as a message and an exit code",
     "headrace.define.loader.load": "the user's file may raise anything while it is loaded",
-    "headrace.driver.batch_counts.BatchCounts._count_if_due": "Spark's bus: at worst no counts",
+    "headrace.driver.quality_counts.BatchCounts._count_if_due": "Spark's bus: at worst no counts",
     "headrace.driver.count_plan.plan_pipeline_counts": "a plan may hold anything: no counts then",
     "headrace.driver.count_plan.plan_script_counts": "a plan may hold anything: no counts then",
     "headrace.driver.drain._stop_one": "a thread at the end of the process",
-    "headrace.driver.example_rows.ExampleRows._read": "a thread: at worst no example",
-    "headrace.driver.example_rows.ExampleRows.refresh": "Spark's bus: at worst no example",
+    "headrace.driver.future_rows.ExampleRows._read": "a thread: at worst no example",
+    "headrace.driver.future_rows.ExampleRows.refresh": "Spark's bus: at worst no example",
     "headrace.driver.frames.Frames._placing_errors": "Spark and the user's code may raise anything",
     "headrace.driver.frames.Frames._from_connector": "Spark may raise anything",
     "headrace.driver.main._Run._write_exit": "the process must end with its exit code",
@@ -61,7 +61,7 @@ PROCESSES = {
 
 # module -> why it may call eval, exec or print
 CALLS = {
-    "headrace.driver.interpreter": "exec: this is what running a script means",
+    "headrace.driver.script_execution": "exec: this is what running a script means",
 }
 
 # module -> why it may use a word that is also a key of Spark's progress object
@@ -331,7 +331,7 @@ def test_dangerous_call_rule_catches(call: str) -> None:
 
 @pytest.mark.parametrize("text", ["p.get('batchId')", "x = {'numInputRows': 1}"])
 def test_spark_key_rule_catches(text: str) -> None:
-    assert house.spark_keys(seeded("headrace.web.views", text)) != []
+    assert house.spark_keys(seeded("headrace.web.pipeline_views", text)) != []
     assert house.spark_keys(seeded("headrace.model.progress", text)) == []
 
 

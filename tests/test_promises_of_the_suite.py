@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import gone
-from headrace import processes
+from headrace import process_identity
 
 pytestmark = pytest.mark.e2e
 
@@ -74,7 +74,7 @@ def test_a_process_left_behind_fails_the_suite_and_is_ended(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "processes left behind" in done.stdout
     pid = int((tmp_path / "pid").read_text())
-    assert processes.identify(pid) is None
+    assert process_identity.identify(pid) is None
 
 
 def test_a_suite_that_cleans_up_passes(tmp_path: Path) -> None:

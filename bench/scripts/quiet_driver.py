@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace import processes
+from headrace import process_identity
 from headrace.json_file import read_json, write_json
 from headrace.model.events import Event, EventKind
 from headrace.model.runs import Ending, Exit, RunSpec
@@ -30,7 +30,7 @@ def main() -> None:
     batches_s = float(os.environ.get("HEADRACE_BENCH_BATCHES_S", "0"))
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    me = processes.identify(os.getpid())
+    me = process_identity.identify(os.getpid())
     write_json(run_dir / "process.json", me.to_json() if me else {})
     events = (run_dir / "events.jsonl").open("a", buffering=1)
 

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from headrace.define.triggers import available_now as available_now
     from headrace.define.triggers import continuous as continuous
     from headrace.define.triggers import real_time as real_time
-    from headrace.notebook.batch import read as read
-    from headrace.notebook.batch import sql as sql
-    from headrace.notebook.batch import write as write
+    from headrace.notebook.batch_io import read as read
+    from headrace.notebook.batch_io import sql as sql
+    from headrace.notebook.batch_io import write as write
     from headrace.notebook.display import display as display
     from headrace.notebook.session import session as session
-    from headrace.transforms.absent import absent as absent
     from headrace.transforms.parse import parse_json as parse_json
     from headrace.transforms.route import route as route
+    from headrace.transforms.silence import absent as absent
 
 _MODULES = {
     "define.api": ("source", "stream", "table", "udf", "view"),
     "define.triggers": ("available_now", "continuous", "real_time"),
-    "transforms.absent": ("absent",),
+    "transforms.silence": ("absent",),
     "transforms.parse": ("parse_json",),
     "transforms.route": ("route",),
     "connectors.alert": ("alert",),
@@ -59,7 +59,7 @@ _MODULES = {
     "connectors.rate": ("rate",),
     "connectors.socket": ("socket",),
     "connectors.user_functions": ("each_batch", "each_row"),
-    "notebook.batch": ("read", "sql", "write"),
+    "notebook.batch_io": ("read", "sql", "write"),
     "notebook.display": ("display",),
     "notebook.session": ("session",),
 }

@@ -10,7 +10,7 @@ from headrace import config
 from headrace.alerts.channels import KINDS, channels
 from headrace.alerts.notifiers.webhook import signature
 from headrace.model.alerts import RULE_OF_ROWS
-from headrace.supervisor import alert_topics, policy, store_writer
+from headrace.supervisor import alert_topic_watch, decision_rules, store_writer
 
 PAGE = (Path(__file__).parents[2] / "docs/guides/alerts.md").read_text()
 
@@ -38,7 +38,12 @@ def test_every_kind_is_in_the_guide() -> None:
 
 
 def test_every_rule_is_in_the_guide() -> None:
-    rules = {*policy._keys("x"), alert_topics.RULE, alert_topics.RULE_OF_LOST, RULE_OF_ROWS}
+    rules = {
+        *decision_rules._keys("x"),
+        alert_topic_watch.RULE,
+        alert_topic_watch.RULE_OF_LOST,
+        RULE_OF_ROWS,
+    }
 
     assert set(first_cells("rule")) == {*rules, store_writer.STORE_ALERT.partition(":")[0]}
 

@@ -19,10 +19,10 @@ from aiosmtpd.smtp import SMTP
 
 from headrace import secrets
 from headrace.alerts.channels import build_channel
+from headrace.alerts.local_receiver import Received, Receiver, Reply, reply_as_service
 from headrace.alerts.notifiers import http
 from headrace.alerts.notifiers.notifier import DeliveryError
 from headrace.alerts.notifiers.pagerduty import dedup_key
-from headrace.alerts.receiver import Received, Receiver, Reply, reply_as_service
 from headrace.model.notices import Notice, NoticeKind
 
 NOTICE = Notice(

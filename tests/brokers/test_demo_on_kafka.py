@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from brokers.cluster import Cluster
 from brokers.conftest import made
 from e2e import demos, rig
-from headrace import processes
+from headrace import process_identity
 from headrace.cli.main import main
 from headrace.demo import folder as prepared
-from headrace.demo import topics
+from headrace.demo import kafka_transport
 from headrace.errors import ConfigError
 from headrace.model.runs import Process
 
@@ -66,17 +66,17 @@ def test_broker_and_pipeline_are_gone_with_the_demo(told: dict[str, Any], folder
     broker = json.loads((folder / ".headrace" / "kafka" / "process.json").read_text())
 
     assert rig.Project(folder).living() == []
-    assert not processes.is_alive(Process.from_json(broker))
+    assert not process_identity.is_alive(Process.from_json(broker))
 
 
 def test_a_topic_of_several_partitions_is_refused_since_it_would_not_be_counted(
     broker: Cluster,
 ) -> None:
     wide = made(broker, partitions=2)
-    wanted = topics.DemoTopics(broker.servers(), wide, f"{wide}-beats", f"{wide}-alerts")
+    wanted = kafka_transport.DemoTopics(broker.servers(), wide, f"{wide}-beats", f"{wide}-alerts")
 
     with pytest.raises(ConfigError, match=f"{wide} has 2 partitions") as told:
-        topics.create(wanted)
+        kafka_transport.create(wanted)
 
     assert "profiles.kafka" in str(told.value.fix)
 

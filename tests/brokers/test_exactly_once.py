@@ -17,7 +17,7 @@ from brokers.conftest import made
 from brokers.numbered import Numbers
 from brokers.reader import committed, reading
 from e2e import rig
-from headrace.testing import oracle
+from headrace.testing import row_comparison
 
 pytestmark = pytest.mark.e2e
 
@@ -112,9 +112,9 @@ def tried(flow: Flow, faults: list[Callable[[], None]], pause_s: Callable[[], fl
     found = committed(flow.broker, flow.copies, len(expected), 120)
 
     assert len(expected) > 1000
-    difference = oracle.compare(expected, found)
+    difference = row_comparison.compare(expected, found)
     assert difference.is_empty, difference
-    seeded = oracle.compare(expected, [*found, expected[7]])
+    seeded = row_comparison.compare(expected, [*found, expected[7]])
     assert seeded.doubled.total() == 1, "the comparison sees a record that is there twice"
 
 

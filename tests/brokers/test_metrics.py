@@ -31,7 +31,7 @@ from headrace.errors import Error
 from headrace.model.events import EventKind
 from headrace.model.runs import RunSpec, run_name
 from headrace.model.state_paths import StatePaths
-from headrace.project import project_sinks
+from headrace.project import own_topics
 from headrace.project.workspace import open_workspace
 from headrace.relay import exporter
 from headrace.relay.exporter import Exporter
@@ -84,7 +84,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, broker: Cluster) -> Iterat
 
 
 def topic(project: rig.Project) -> str:
-    asked = project_sinks.metrics(open_workspace(project.folder, "dev").settings)
+    asked = own_topics.metrics(open_workspace(project.folder, "dev").settings)
     assert asked is not None
     return str(asked.topic)
 

@@ -32,7 +32,7 @@ from headrace.checkpoints import committed_files
 from headrace.errors import ConnectorError
 from headrace.model.state_paths import StatePaths
 from headrace.state import run_folders
-from headrace.testing import oracle
+from headrace.testing import row_comparison
 
 pytestmark = pytest.mark.e2e
 EXAMPLES = Path(pyspark.__file__).parent / "examples/src/main/python/sql/streaming"
@@ -190,7 +190,7 @@ def test_kills_of_broker_and_jvm_lose_and_double_nothing(
         assert (mine[-2]["error"], mine[-1]["is_answered"]) == (error, True)
     project.headrace("stop", "flow")
 
-    difference = oracle.compare(expected.elements(), kept(project))
+    difference = row_comparison.compare(expected.elements(), kept(project))
     assert difference.is_empty, difference
     found = copied(broker, copies)
     assert found.keys() == expected.keys(), "a topic may have a row twice, but has every row"

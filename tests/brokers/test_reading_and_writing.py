@@ -20,8 +20,8 @@ from brokers.conftest import HUB, made, received, sent
 from headrace.connectors.kafka.connector import Kafka, kafka
 from headrace.connectors.kafka.event_hubs import event_hubs
 from headrace.driver import exit_report, freshness
-from headrace.driver.queries import RunningQuery
 from headrace.driver.record_ages import RecordAges
+from headrace.driver.running_queries import RunningQuery
 from headrace.errors import ConnectorError
 from headrace.model.progress import from_spark
 from headrace.model.runs import Exit

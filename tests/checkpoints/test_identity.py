@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from checkpoints.samples import QUERY_ID, good
-from headrace.checkpoints import identity, layout
+from headrace.checkpoints import checkpoint_content, identity
 from headrace.checkpoints.identity import Identity
 from headrace.errors import CheckpointError
 
@@ -20,7 +20,7 @@ OURS = Identity("shop", "orders", "metrics", QUERY_ID, epoch=3, fingerprint={"mo
 
 def verdict(path: Path, noted: Identity | None, **asked: str) -> CheckpointError | None:
     who = {"pipeline": "shop", "query": "orders", "project": "metrics", **asked}
-    return identity.verify(noted, layout.read(path), **who)
+    return identity.verify(noted, checkpoint_content.read(path), **who)
 
 
 def test_a_note_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_foreign_checkpoint_is_refused(tmp_path: Path, asked: dict[str, str]) 
 
 
 def test_the_project_is_not_compared_when_it_is_not_known(tmp_path: Path) -> None:
-    found = layout.read(good(tmp_path / "v1"))
+    found = checkpoint_content.read(good(tmp_path / "v1"))
 
     assert identity.verify(OURS, found, "shop", "orders") is None
 
@@ -100,7 +100,7 @@ def test_lost_metadata_is_refused_and_the_fix_restores_it(tmp_path: Path) -> Non
 
     assert (path / "metadata").read_text() == f'{{"id":"{QUERY_ID}"}}'
     assert verdict(path, OURS) is None
-    assert layout.read(path).problems == ()
+    assert checkpoint_content.read(path).problems == ()
 
 
 def test_damaged_metadata_counts_as_lost(tmp_path: Path) -> None:

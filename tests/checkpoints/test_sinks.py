@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from checkpoints.samples import LAST, good, offsets_text, put
-from headrace.checkpoints import identity, layout, sink_log
-from headrace.driver import queries
+from headrace.checkpoints import checkpoint_content, identity, sink_mismatch
+from headrace.driver import running_queries
 from headrace.errors import CheckpointError
 
 Change = Callable[[Path, Path], object]
-OWNER = queries.Claim("shop", "orders", "kept")
+OWNER = running_queries.Claim("shop", "orders", "kept")
 
 
 def enter(sink: Path, *names: str) -> None:
@@ -88,7 +88,7 @@ FITS: dict[str, Change] = {
 def test_what_spark_can_have_left_is_not_refused(checkpoint: Path, sink: Path, moment: str) -> None:
     FITS[moment](checkpoint, sink)
 
-    assert sink_log.mismatch("orders/kept", layout.read(checkpoint), sink) is None
+    assert sink_mismatch.mismatch("orders/kept", checkpoint_content.read(checkpoint), sink) is None
 
 
 REFUSED: dict[str, tuple[Change, str, str]] = {
@@ -159,13 +159,13 @@ def test_a_log_that_does_not_fit_is_refused_and_the_commands_of_the_fix_start_ov
     change, slug, words = REFUSED[damage]
     change(checkpoint, sink)
 
-    error = sink_log.mismatch("orders/kept", layout.read(checkpoint), sink)
+    error = sink_mismatch.mismatch("orders/kept", checkpoint_content.read(checkpoint), sink)
 
     assert isinstance(error, CheckpointError)
     assert (error.code, error.where) == (slug, str(sink / "_spark_metadata"))
     assert words in error.what
     start_over(error)
-    assert sink_log.mismatch("orders/kept", layout.read(checkpoint), sink) is None
+    assert sink_mismatch.mismatch("orders/kept", checkpoint_content.read(checkpoint), sink) is None
     assert not checkpoint.exists()
     assert not sink.exists()
 
@@ -195,27 +195,27 @@ def test_a_start_is_refused_by_the_sink_only_if_it_is_a_file_sink_of_this_machin
 ) -> None:
     shutil.rmtree(checkpoint)
 
-    with_files = queries.unusable(
-        str(checkpoint), queries.Claim("shop", "orders", "kept", sink=sink)
+    with_files = running_queries.unusable(
+        str(checkpoint), running_queries.Claim("shop", "orders", "kept", sink=sink)
     )
 
     assert with_files is not None
     assert with_files.code == "sink-log-ahead"
-    assert queries.unusable(str(checkpoint), OWNER) is None
+    assert running_queries.unusable(str(checkpoint), OWNER) is None
 
 
 def test_an_emptied_checkpoint_names_the_sink_s_folder_beside_it(
     checkpoint: Path, sink: Path
 ) -> None:
-    owner = queries.Claim("shop", "orders", "kept", sink=sink)
-    query_id = layout.read(checkpoint).query_id
+    owner = running_queries.Claim("shop", "orders", "kept", sink=sink)
+    query_id = checkpoint_content.read(checkpoint).query_id
     identity.write(checkpoint, identity.Identity("orders", "kept", "shop", query_id))
     shutil.rmtree(checkpoint)
 
-    error = queries.unusable(str(checkpoint), owner)
+    error = running_queries.unusable(str(checkpoint), owner)
 
     assert error is not None
     assert error.code == "checkpoint-metadata-lost"
     start_over(error)
-    assert queries.unusable(str(checkpoint), owner) is None
+    assert running_queries.unusable(str(checkpoint), owner) is None
     assert not sink.exists()

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace import processes
-from headrace.define import versions
+from headrace import process_identity
+from headrace.define import code_versions
 from headrace.json_file import read_json, write_json
 from headrace.model.events import Event, EventKind
 from headrace.model.runs import Exit, RunSpec
@@ -44,7 +44,7 @@ class Driver:
         self.signals += 1
 
     def does(self, file: str) -> str:
-        text = versions.code_path(self.places, self.spec.version, file).read_text()
+        text = code_versions.code_path(self.places, self.spec.version, file).read_text()
         found = re.search(r"# does: (\w+)", text)
         return found[1] if found else "steady"
 
@@ -59,7 +59,7 @@ class Driver:
         sys.exit(code)
 
     def run(self) -> None:
-        me = processes.identify(os.getpid())
+        me = process_identity.identify(os.getpid())
         assert me is not None
         write_json(self.folder / "process.json", me.to_json())
         if self.spec.define:

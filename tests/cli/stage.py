@@ -12,7 +12,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from headrace import processes
+from headrace import process_identity
 from headrace.cli.main import main
 from headrace.json_file import write_json
 from headrace.model.events import Event, EventKind
@@ -77,7 +77,7 @@ class Project:
         )  # fmt: skip
         write_json(self.places.spec(run), {**spec.to_json(), **changes})
         if is_live:
-            me = processes.identify(os.getpid())
+            me = process_identity.identify(os.getpid())
             assert me is not None
             write_json(self.places.process(run), me.to_json())
         if exit is not None:
@@ -92,7 +92,7 @@ class Project:
 
     def supervised(self) -> None:
         """As if this very process were the supervisor: it lives, and answers nobody."""
-        me = processes.identify(os.getpid())
+        me = process_identity.identify(os.getpid())
         assert me is not None
         write_json(self.places.supervisor_process, me.to_json())
 

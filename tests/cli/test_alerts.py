@@ -12,8 +12,8 @@ import time
 import pytest
 
 from cli.stage import Project
+from headrace.alerts.local_receiver import Received, Receiver, Reply, reply_as_service
 from headrace.alerts.notifiers import http
-from headrace.alerts.receiver import Received, Receiver, Reply, reply_as_service
 from headrace.model.alerts import AlertRow, OpenAlert
 from headrace.store import alert_changes, alerts, db, deliveries
 from headrace.store.deliveries import Delivery, DeliveryState

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from cli.stage import PIPELINE, Project, eventually
-from headrace import processes
-from headrace.cli import foreground
+from headrace import process_identity
+from headrace.cli import run_session
 from headrace.project import runs
 from headrace.state import desired, supervisor_lookup
 from headrace.supervisor import process
@@ -49,12 +49,13 @@ def living(project: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Projec
     monkeypatch.setattr(process, "to_the_end", partial(process.to_the_end, command=FAKE))
     monkeypatch.setattr(process, "SUPERVISOR", (sys.executable, "-c", SUPERVISOR))
     own = partial(Supervisor, driver_command=FAKE)
-    monkeypatch.setattr(foreground, "Supervisor", own)
+    monkeypatch.setattr(run_session, "Supervisor", own)
     yield project
     if supervisor_lookup.running(project.places):
         project.headrace("down")
     process.reap(
-        [found.run for found in processes.find_marked(project.places.state)], project.places.state
+        [found.run for found in process_identity.find_marked(project.places.state)],
+        project.places.state,
     )
 
 
@@ -269,7 +270,7 @@ def test_run_leaves_a_running_pipeline_of_a_dead_supervisor_running(living: Proj
     done = living.headrace("run", "hello")
 
     assert done.exit_code == 0, done.output
-    (left,) = processes.find_marked(living.places.state)
+    (left,) = process_identity.find_marked(living.places.state)
     assert left.run.startswith("other-")
     (other,) = living.json("status", "other")["pipelines"]
     assert (other["state"], other["pid"]) == ("running", left.process.pid)
@@ -335,13 +336,13 @@ def test_run_is_refused_for_a_run_that_lost_its_supervisor(living: Project) -> N
     assert supervisor is not None
     process.end_now(supervisor)
     eventually(lambda: supervisor_lookup.running(living.places) is None)
-    (left,) = processes.find_marked(living.places.state)
+    (left,) = process_identity.find_marked(living.places.state)
 
     done = living.headrace("run", "hello")
 
     assert done.exit_code == 3
     assert "--replace" in done.stderr
-    assert processes.is_alive(left.process)
+    assert process_identity.is_alive(left.process)
 
 
 RUN = (
@@ -404,7 +405,7 @@ def test_up_deploys_waits_and_down_drains(living: Project) -> None:
         assert "warning: State is never cleaned up." in each.stderr
     assert down.exit_code == 0, down.output
     assert "kept: stopped cleanly after batch" in down.stdout
-    assert not processes.find_marked(living.places.state)
+    assert not process_identity.find_marked(living.places.state)
 
 
 def test_a_supervisor_whose_record_is_gone_or_damaged_is_still_found(living: Project) -> None:
@@ -423,7 +424,7 @@ def test_a_supervisor_whose_record_is_gone_or_damaged_is_still_found(living: Pro
     record.unlink()
     down = living.headrace("down")
     assert "kept: stopped cleanly after batch" in down.stdout
-    assert not processes.find_marked(living.places.state)
+    assert not process_identity.find_marked(living.places.state)
 
 
 def test_up_of_a_refused_pipeline_deploys_nothing(living: Project) -> None:
@@ -474,7 +475,7 @@ def test_down_adopts_and_drains_drivers_that_lost_their_supervisor(living: Proje
     assert done.exit_code == 0, done.output
     assert "Draining them" in done.stdout
     assert "kept: stopped cleanly" in done.stdout
-    assert not processes.find_marked(living.places.state)
+    assert not process_identity.find_marked(living.places.state)
 
 
 def test_a_down_that_nobody_served_is_not_left_for_the_next_supervisor(living: Project) -> None:

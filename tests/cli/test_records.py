@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from cli.stage import Project, eventually, started
-from headrace import processes
+from headrace import process_identity
 from headrace.cli.options import Options
 from headrace.json_file import write_json
 from headrace.model.events import Event, EventKind
-from headrace.project import history, tail
+from headrace.project import history, log_tail
 from headrace.store import db
 from headrace.store import events as recorded
 
@@ -86,7 +86,7 @@ def test_logs_hides_what_only_the_supervisor_was_given(project: Project) -> None
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, env=environment, **pipes) as supervisor:  # type: ignore[call-overload]
         supervisor.stdout.readline()
-        found = processes.identify(supervisor.pid)
+        found = process_identity.identify(supervisor.pid)
         assert found is not None
         write_json(project.places.supervisor_process, found.to_json())
 
@@ -250,14 +250,14 @@ def test_the_last_lines_of_a_long_file_are_found(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("".join(f"{n} {'x' * 1000}\n" for n in range(1000)) + "no end")
 
-    lines, position = tail.last_lines(path, 3)
+    lines, position = log_tail.last_lines(path, 3)
 
     assert [line.split()[0] for line in lines] == ["998", "999", "no"]
     assert position == path.stat().st_size
 
 
 def test_a_growing_file_gives_whole_lines_only(tmp_path: Path) -> None:
-    growing = tail.Tail(tmp_path / "log")
+    growing = log_tail.Tail(tmp_path / "log")
 
     before = growing.lines()
     (tmp_path / "log").write_bytes(b"one\ntw")

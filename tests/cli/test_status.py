@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 
 from cli.stage import Project, failed, started
-from headrace import processes
-from headrace.cli import tables
-from headrace.define import versions
+from headrace import process_identity
+from headrace.cli import output
+from headrace.define import code_versions
 from headrace.json_file import write_json
 from headrace.model.findings import Finding
 from headrace.model.lag import PartitionLag, QueryLag
@@ -19,7 +19,7 @@ from headrace.model.pipeline import Definition, Query
 from headrace.model.status import PipelineStatus, QueryStatus
 from headrace.model.web import Listening
 from headrace.state import lag
-from headrace.store import db, pipelines
+from headrace.store import db, pipeline_status
 
 PIPELINE_KEYS = {
     "name", "state", "why", "run", "version", "edited", "profile", "pid", "jvm_pid", "since",
@@ -37,7 +37,7 @@ def kept(project: Project, *statuses: PipelineStatus) -> None:
     project.supervised()
     with closing(db.open_history(project.places.history)) as conn:
         for status in statuses:
-            pipelines.put(conn, status)
+            pipeline_status.put(conn, status)
 
 
 def running(name: str = "hello", **changes: object) -> PipelineStatus:
@@ -78,7 +78,7 @@ def test_a_damaged_record_of_one_pipeline_hides_no_other(
 
 @pytest.mark.parametrize("body", ["{", "[]", '{"files": 5, "at": "x"}'])
 def test_a_damaged_record_of_a_version_hides_no_pipeline(project: Project, body: str) -> None:
-    version = versions.snapshot(project.folder, project.places)
+    version = code_versions.snapshot(project.folder, project.places)
     project.deployed(version=version)
     project.deployed("other", version=version)
     (project.places.version(version) / "version.json").write_text(body)
@@ -112,7 +112,7 @@ def test_status_without_pipelines_says_how_to_begin(project: Project) -> None:
 
 
 def test_status_says_where_the_page_is(project: Project) -> None:
-    me = processes.identify(os.getpid())
+    me = process_identity.identify(os.getpid())
     assert me is not None
     listening = Listening("http://127.0.0.1:8321", me.pid, me.started, me.boot, at=1.0)
     write_json(project.places.web, listening.to_json())
@@ -182,7 +182,7 @@ def test_a_failure_that_needs_a_person_is_told_from_files_too(project: Project) 
 
 
 def test_an_edited_file_is_told_as_edited_since_deploy(project: Project) -> None:
-    project.deployed(version=versions.snapshot(project.folder, project.places))
+    project.deployed(version=code_versions.snapshot(project.folder, project.places))
 
     before = project.json("status")["pipelines"][0]["edited"]
     (project.folder / "pipelines" / "hello.py").write_text("# edited\n")
@@ -268,14 +268,14 @@ def test_a_pipeline_file_with_a_bad_name_does_not_stop_status(project: Project) 
 
 
 def test_what_a_query_does_now_is_told_without_long_paths() -> None:
-    assert tables.now("Getting offsets from FileStreamSource[file:/data/in]") == (
+    assert output.now("Getting offsets from FileStreamSource[file:/data/in]") == (
         "Getting offsets from FileStreamSource"
     )
-    assert tables.now("Getting offsets from KafkaV2[Subscribe[logs]]") == (
+    assert output.now("Getting offsets from KafkaV2[Subscribe[logs]]") == (
         "Getting offsets from KafkaV2"
     )
-    assert tables.now("Waiting for next trigger") == "Waiting for next trigger"
-    assert tables.now(None) == ""
+    assert output.now("Waiting for next trigger") == "Waiting for next trigger"
+    assert output.now(None) == ""
 
 
 def test_status_shows_how_fresh_results_are_a_missed_target_and_late_rows(
@@ -376,8 +376,8 @@ def test_a_lag_that_nobody_can_know_is_unknown_and_never_0(project: Project) -> 
 
 
 def test_ages_below_a_second_are_milliseconds() -> None:
-    assert tables.ages(240.4, 1_500.0) == "240 ms / 1.5 s"
-    assert tables.ages(None, None) == ""
+    assert output.ages(240.4, 1_500.0) == "240 ms / 1.5 s"
+    assert output.ages(None, None) == ""
 
 
 def degraded() -> PipelineStatus:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import config
-from headrace.demo import count, expected, folder, generator, outputs
+from headrace.demo import count, folder, generator, input_reader, outputs
 from headrace.demo.paths import DemoPaths
 from headrace.errors import Error
 from headrace.model.alerts import OpenAlert
@@ -59,9 +59,9 @@ def demo(made: DemoPaths) -> DemoPaths:
 
 
 def wanted(places: DemoPaths) -> count.Expected:
-    files = expected.input_files(places.incoming, places.truth)
-    lines = (line for path in files for line in expected.lines_of(path))
-    return count.compute_expected(lines, expected.customers(places.customers))
+    files = input_reader.input_files(places.incoming, places.truth)
+    lines = (line for path in files for line in input_reader.lines_of(path))
+    return count.compute_expected(lines, input_reader.customers(places.customers))
 
 
 def counted(places: DemoPaths) -> count.Count:
@@ -96,7 +96,7 @@ def write_history(places: DemoPaths, rows: list[count.Row]) -> None:
 
 
 def beat_line(row: count.Row) -> str:
-    log = expected.LoggedLine(*row[:7])
+    log = input_reader.LoggedLine(*row[:7])
     at = datetime.fromtimestamp(log.at / 1e6, UTC).isoformat(timespec="milliseconds")
     body = {**log._asdict(), "timestamp": at.replace("+00:00", "Z")}
     body.pop("at")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from headrace import config
 from headrace.cli.main import main
 from headrace.define import loader
-from headrace.demo import expected, folder, lines, topics
+from headrace.demo import folder, input_reader, kafka_transport, log_lines
 from headrace.errors import ConfigError, SetupError
 from headrace.json_file import read_json, write_json
 
@@ -26,7 +26,7 @@ def test_a_new_folder_gets_a_project_whose_settings_load(tmp_path: Path) -> None
     assert set(settings.sources) == {"raw_logs", "customers"}
     assert places.incoming.is_dir()
     assert (places.folder / ".gitignore").is_file()
-    assert len(expected.customers(places.customers)) == lines.CUSTOMERS
+    assert len(input_reader.customers(places.customers)) == log_lines.CUSTOMERS
 
 
 def test_an_empty_folder_is_as_good_as_none(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_with_kafka_the_profile_names_the_port_that_is_free(tmp_path: Path) -> N
 
     settings = config.load(places.folder, "kafka")
 
-    assert topics.topics_of(settings) == topics.DemoTopics(
+    assert kafka_transport.topics_of(settings) == kafka_transport.DemoTopics(
         "127.0.0.1:9093", "rawLogs", "clusterHeartbeats", "headraceAlerts"
     )
     assert places.history == places.folder / settings.sinks["metrics"]["path"]
@@ -140,16 +140,18 @@ def test_settings_that_name_no_topic_are_told(tmp_path: Path) -> None:
     places, _, _ = folder.prepare(tmp_path, "kafka")
 
     with pytest.raises(ConfigError) as told:
-        topics.topics_of(config.load(places.folder))
+        kafka_transport.topics_of(config.load(places.folder))
     assert told.value.code == "demo-topics"
 
 
 def test_a_broker_that_does_not_answer_is_no_sign_that_all_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topics, "ASK_S", 0.3)
+    monkeypatch.setattr(kafka_transport, "ASK_S", 0.3)
     places, _, _ = folder.prepare(tmp_path, "kafka", 1)  # nobody listens there
 
-    with closing(topics.KafkaTransport(config.load(places.folder, "kafka"), places)) as medium:
+    with closing(
+        kafka_transport.KafkaTransport(config.load(places.folder, "kafka"), places)
+    ) as medium:
         assert medium.pending() == ["127.0.0.1:1 does not answer."]
         assert medium.behind(300) == 0

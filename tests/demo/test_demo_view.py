@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from headrace.demo import count, terminal_view, totals
+from headrace.demo import count, run_totals, terminal_view
 from headrace.model.status import PipelineStatus, QueryStatus
 from headrace.store.alerts import StoredAlert
 
@@ -44,7 +44,7 @@ def whole() -> terminal_view.ViewState:
         folder="headrace-demo",
         phase="90 s to go",
         status=seen,
-        totals=totals.RunTotals().with_status(seen).totals(),
+        totals=run_totals.RunTotals().with_status(seen).totals(),
         rate=300,
         lines=12_345,
         malformed=9,
@@ -121,44 +121,44 @@ def test_the_summary_names_what_is_wrong() -> None:
 
 
 def test_rows_and_batches_are_summed_over_runs() -> None:
-    heard = totals.RunTotals()
+    heard = run_totals.RunTotals()
     for told in (status(history=1), status(history=3), status("metrics-2", history=2)):
         heard = heard.with_status(told)
 
-    assert heard.totals()["history"] == totals.Total(50, None, 5, 1234.0)
+    assert heard.totals()["history"] == run_totals.Total(50, None, 5, 1234.0)
     assert heard.has_committed(frozenset({"history"}))
     assert not heard.has_committed(frozenset({"history", "silent"}))
     assert not heard.has_committed(frozenset())
 
 
 def test_a_machine_that_falls_behind_for_long_gets_half_the_rate() -> None:
-    pace = totals.Pace(300, since=0.0)
+    pace = run_totals.Pace(300, since=0.0)
 
-    pace = totals.adjust_pace(pace, 30, 50.0, is_running=True)
+    pace = run_totals.adjust_pace(pace, 30, 50.0, is_running=True)
     assert pace.rate == 300, "a trigger's worth of files is nothing"
-    pace = totals.adjust_pace(pace, 70, 55.0, is_running=True)
+    pace = run_totals.adjust_pace(pace, 70, 55.0, is_running=True)
     assert (pace.rate, pace.lowered) == (150, True)
-    pace = totals.adjust_pace(pace, 80, 60.0, is_running=True)
+    pace = run_totals.adjust_pace(pace, 80, 60.0, is_running=True)
     assert pace.rate == 150, "the change has to show first"
-    pace = totals.adjust_pace(pace, 75, 110.0, is_running=True)
+    pace = run_totals.adjust_pace(pace, 75, 110.0, is_running=True)
     assert pace.rate == 150, "it gets better"
-    pace = totals.adjust_pace(pace, 90, 115.0, is_running=True)
+    pace = run_totals.adjust_pace(pace, 90, 115.0, is_running=True)
     assert pace.rate == 75
 
 
 def test_a_restart_is_no_slowness_and_there_is_a_least_rate() -> None:
-    pace = totals.adjust_pace(totals.Pace(30, 0.0), 90, 100.0, is_running=False)
+    pace = run_totals.adjust_pace(run_totals.Pace(30, 0.0), 90, 100.0, is_running=False)
 
-    assert totals.adjust_pace(pace, 95, 110.0, is_running=True).rate == 30
-    assert totals.adjust_pace(pace, 95, 200.0, is_running=True).rate == totals.RATE_MIN
-    assert totals.adjust_pace(totals.Pace(20, 0.0), 95, 200.0, is_running=True).rate == 20
+    assert run_totals.adjust_pace(pace, 95, 110.0, is_running=True).rate == 30
+    assert run_totals.adjust_pace(pace, 95, 200.0, is_running=True).rate == run_totals.RATE_MIN
+    assert run_totals.adjust_pace(run_totals.Pace(20, 0.0), 95, 200.0, is_running=True).rate == 20
 
 
 def test_a_start_that_comes_to_no_end_is_slowness_too() -> None:
-    pace = totals.adjust_pace(totals.Pace(300, 0.0), 110, 100.0, is_running=False)
+    pace = run_totals.adjust_pace(run_totals.Pace(300, 0.0), 110, 100.0, is_running=False)
     assert (pace.rate, pace.since) == (300, 100.0), "a start takes a while"
 
-    pace = totals.adjust_pace(pace, 130, 120.0, is_running=False)
+    pace = run_totals.adjust_pace(pace, 130, 120.0, is_running=False)
     assert pace.rate == 300, "just now"
 
-    assert totals.adjust_pace(pace, 160, 150.0, is_running=False).rate == 150
+    assert run_totals.adjust_pace(pace, 160, 150.0, is_running=False).rate == 150

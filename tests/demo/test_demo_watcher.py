@@ -9,8 +9,8 @@ import pytest
 from cli.stage import Project, failed, started
 from headrace.cli.demo_screen import Watcher
 from headrace.demo import count, folder
+from headrace.demo.file_transport import FileTransport
 from headrace.demo.latency import Latency
-from headrace.demo.transports import FileTransport
 from headrace.project.workspace import open_workspace
 
 

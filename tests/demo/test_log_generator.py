@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headrace.demo import expected, generator, lines
+from headrace.demo import generator, input_reader, log_lines
 from headrace.demo.paths import DemoPaths
 from headrace.json_file import write_json
 from headrace.supervisor import process
@@ -23,24 +23,24 @@ NOW = 1_780_000_000.0
 
 
 @cache
-def seconds(count: int, rate: int = 60) -> tuple[lines.Second, ...]:
-    return tuple(lines.second(tick, NOW + tick, rate, seed=7) for tick in range(count))
+def seconds(count: int, rate: int = 60) -> tuple[log_lines.Second, ...]:
+    return tuple(log_lines.second(tick, NOW + tick, rate, seed=7) for tick in range(count))
 
 
 @cache
-def logs(made: tuple[lines.Second, ...]) -> list[expected.LoggedLine]:
-    return [log for one in made for line in one.lines if (log := expected.log_of(line))]
+def logs(made: tuple[log_lines.Second, ...]) -> list[input_reader.LoggedLine]:
+    return [log for one in made for line in one.lines if (log := input_reader.log_of(line))]
 
 
 def test_the_same_second_is_the_same_again() -> None:
-    assert lines.second(5, NOW, 100, seed=1) == lines.second(5, NOW, 100, seed=1)
-    assert lines.second(5, NOW, 100, seed=1) != lines.second(5, NOW, 100, seed=2)
+    assert log_lines.second(5, NOW, 100, seed=1) == log_lines.second(5, NOW, 100, seed=1)
+    assert log_lines.second(5, NOW, 100, seed=1) != log_lines.second(5, NOW, 100, seed=2)
 
 
 def test_the_oracle_finds_what_the_generator_says_it_wrote() -> None:
     """Two opinions of one thing: who made the lines, and plain JSON."""
     for one in seconds(60):
-        found = [expected.log_of(line) for line in one.lines]
+        found = [input_reader.log_of(line) for line in one.lines]
         good = [log for log in found if log is not None]
 
         assert len(found) - len(good) == one.malformed
@@ -59,17 +59,17 @@ def test_a_few_lines_are_malformed_late_and_doubled() -> None:
     assert {type(log.load) for log in logs(made) if log.is_beat} == {float}
 
 
-@pytest.mark.parametrize("damage", lines._DAMAGES)
+@pytest.mark.parametrize("damage", log_lines._DAMAGES)
 def test_every_damage_makes_a_line_that_is_no_log(damage: str) -> None:
     import random
 
     for number in range(100):
         dice = random.Random(number)
-        body = lines._body(NOW, dice)
+        body = log_lines._body(NOW, dice)
 
-        line = lines._damage(body, damage, dice)
+        line = log_lines._damage(body, damage, dice)
 
-        assert expected.log_of(line) is None
+        assert input_reader.log_of(line) is None
         assert b"\n" not in line
         assert b"\r" not in line
         assert line.strip()
@@ -81,10 +81,10 @@ def test_heartbeats_come_every_two_seconds_in_order_and_once() -> None:
     for log in beats:
         times.setdefault(log.cluster_id, []).append(log.at)
 
-    assert sorted(times) == list(lines.CLUSTERS)
+    assert sorted(times) == list(log_lines.CLUSTERS)
     for cluster, seen in times.items():
         gaps = {(b - a) / 1e6 for a, b in pairwise(seen)}
-        assert gaps == ({2.0} if cluster != lines.SILENT else {2.0, lines.SILENT_S + 2.0})
+        assert gaps == ({2.0} if cluster != log_lines.SILENT else {2.0, log_lines.SILENT_S + 2.0})
 
 
 def test_one_cluster_is_overloaded_within_half_a_minute_and_then_every_minute() -> None:
@@ -111,12 +111,12 @@ def test_what_is_written_is_whole_and_accounted_for(tmp_path: Path) -> None:
     first = generator.next_tick(places)
     names = [generator.write(places, first + n, NOW + n, 50, seed=1) for n in range(3)]
 
-    told = list(expected.entries(places.truth))
+    told = list(input_reader.entries(places.truth))
     assert [entry["file"] for entry in told] == names
-    assert expected.input_files(places.incoming, places.truth) == [
+    assert input_reader.input_files(places.incoming, places.truth) == [
         places.incoming / n for n in names
     ]
-    assert sum(len(expected.lines_of(places.incoming / n)) for n in names) == sum(
+    assert sum(len(input_reader.lines_of(places.incoming / n)) for n in names) == sum(
         entry["lines"] for entry in told
     )
     assert generator.next_tick(places) == 3
@@ -132,7 +132,7 @@ def test_a_generator_killed_between_file_and_account_is_made_up_for(tmp_path: Pa
 
     following = generator.next_tick(places)
 
-    told = list(expected.entries(places.truth))
+    told = list(input_reader.entries(places.truth))
     before = [json.loads(line) for line in whole.splitlines()]
     assert following == 3
     assert [{**entry, "overloads": 0} for entry in told] == before
@@ -174,12 +174,12 @@ def test_a_second_generator_waits_for_the_first(tmp_path: Path) -> None:
         process.Companion([*command, "--seed", "1"], tmp_path, tmp_path / "log") for _ in range(2)
     ]
     deadline = time.monotonic() + 30
-    while len(list(expected.entries(places.truth))) < 2 and time.monotonic() < deadline:
+    while len(list(input_reader.entries(places.truth))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
 
     codes = [one.end() for one in pair]
 
-    names = [str(entry["file"]) for entry in expected.entries(places.truth)]
+    names = [str(entry["file"]) for entry in input_reader.entries(places.truth)]
     assert codes == [0, 0], (tmp_path / "log").read_text()
     assert len(names) == len(set(names)) >= 2
 
@@ -191,11 +191,11 @@ def test_it_ends_when_whoever_started_it_is_gone(tmp_path: Path) -> None:
     assert child.stdin is not None
     places = DemoPaths(tmp_path)
     deadline = time.monotonic() + 30
-    while len(list(expected.entries(places.truth))) < 2 and time.monotonic() < deadline:
+    while len(list(input_reader.entries(places.truth))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
 
     child.stdin.close()  # as the kernel does when the demo is killed
     code = child.wait(10)
 
     assert code == 0
-    assert len(expected.input_files(places.incoming, places.truth)) >= 2
+    assert len(input_reader.input_files(places.incoming, places.truth)) >= 2

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.connectors.files import files
-from headrace.driver.input_files import InputFiles
+from headrace.driver.changed_files import InputFiles
 from headrace.errors import ConnectorError
 from headrace.model.progress import from_spark
 

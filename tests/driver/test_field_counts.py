@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headrace.driver.batch_counts import AFTER_FAILURE_S, LIST_S, BatchCounts
 from headrace.driver.count_plan import CountPlan
 from headrace.driver.field_counts import (
     UNKNOWN_NAMES_MAX,
@@ -20,6 +19,7 @@ from headrace.driver.field_counts import (
     count_parse_json,
 )
 from headrace.driver.parse_points import ParsePoint
+from headrace.driver.quality_counts import AFTER_FAILURE_S, LIST_S, BatchCounts
 from headrace.driver.record_ages import RecordAges
 from headrace.driver.record_sample import BYTES_MAX, RECORDS_MAX, sample_batch
 from headrace.model.progress import from_spark

@@ -1,7 +1,7 @@
 """What a reader of committed output must never see: half an input file, or rows that go away.
 
 Input rows carry a dense id, the file they were written in, and a checksum of their payload.
-Rows are compared by headrace.testing.oracle; both are tested on seeded faults (test_oracle.py).
+Rows are compared by headrace.testing.row_comparison; test_oracle.py tests both on seeded faults.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ import psutil
 import pyarrow.parquet as pq
 
 from e2e import oracle
-from headrace import processes
+from headrace import process_identity
 from headrace.checkpoints import committed_files
 from headrace.project import status
 from headrace.project.workspace import open_workspace
@@ -131,7 +131,10 @@ def marked_processes(state: Path) -> Iterator[psutil.Process]:
     for process in psutil.process_iter(["pid", "status"]):
         with contextlib.suppress(psutil.Error):
             is_alive = process.info["status"] != psutil.STATUS_ZOMBIE
-            if is_alive and processes.environment(process.pid).get(processes.RUN_MARK) in runs:
+            if (
+                is_alive
+                and process_identity.environment(process.pid).get(process_identity.RUN_MARK) in runs
+            ):
                 yield process
 
 

@@ -28,8 +28,8 @@ import gone
 from e2e import demos, rig
 from e2e.demos import PIPELINE
 from headrace.cli import demo_session
+from headrace.demo.file_transport import FileTransport
 from headrace.demo.paths import DemoPaths
-from headrace.demo.transports import FileTransport
 from headrace.json_file import read_json
 from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import open_workspace

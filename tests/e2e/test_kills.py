@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from e2e import batch_run, rig
-from headrace.testing import oracle
+from headrace.testing import row_comparison
 
 PIPELINE = "kills"
 QUERIES = ("history", "counts", "batches")
@@ -157,12 +157,12 @@ def assert_same_as_batch(project: rig.Project, generator: rig.Generator) -> None
     rows = [(r["file"], r["id"], r["key"], r["amount"], r["sha"]) for r in batch["history"]]
     counts = {f"{r['start']}-{r['key']}": (r["n"], r["total"]) for r in batch["counts"]}
 
-    assert oracle.compare(rig.expected_rows(generator), rows).is_empty
+    assert row_comparison.compare(rig.expected_rows(generator), rows).is_empty
     assert rig.expected_counts(generator) == counts
     for name, got in (
         ("history", rig.history_rows(data / "history")),
         ("batches", rig.batch_rows(data / "batches")),
     ):
-        difference = oracle.compare(rows, got)
+        difference = row_comparison.compare(rows, got)
         assert difference.is_empty, f"{name}: {difference}"
     assert rig.count_rows(data / "counts") == counts

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from headrace import processes
+from headrace import process_identity
 from headrace.json_file import read_json, write_json
 from headrace.model.events import Event, EventKind
 from headrace.model.runs import Ending, Exit, RunSpec
@@ -38,7 +38,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN if mode == "deaf" else on_term)
     if behaviour.get("late"):  # dies or lives before it could say who it is
         time.sleep(behaviour["late"])
-    me = processes.identify(os.getpid())
+    me = process_identity.identify(os.getpid())
     assert me is not None
     write_json(run_dir / "process.json", me.to_json())
     print(f"driver of {spec.pipeline}, {mode}", flush=True)

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from guidebook import END_S, Guide, rows
 
-from headrace.checkpoints import identity, layout
+from headrace.checkpoints import checkpoint_content, identity
 from headrace.driver import exit_report, plan_analysis
 from headrace.driver.build import PlannedQuery
-from headrace.driver.queries import RunningQuery
+from headrace.driver.running_queries import RunningQuery
 from headrace.errors import CheckpointError, DefinitionError
 from test_docs import DOCS
 
@@ -322,12 +322,12 @@ def test_a_checkpoint_is_refused_and_its_way_out_works(guide: Open) -> None:
     gate.feed('{"at": "2026-01-01T10:00:00Z", "gate": "north"}')
     gate.drain()
     checkpoint = gate.folder / "checkpoints/gate/kept/v1"
-    found = layout.read(checkpoint)
+    found = checkpoint_content.read(checkpoint)
     mine = identity.Identity("gate", "kept", gate.folder.name, found.query_id, 1)
     identity.write(checkpoint, mine)
 
     def refusal(query: str = "kept") -> CheckpointError | None:
-        known, now = identity.read(checkpoint), layout.read(checkpoint)
+        known, now = identity.read(checkpoint), checkpoint_content.read(checkpoint)
         return identity.verify(known, now, "gate", query, gate.folder.name)
 
     assert refusal() is None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.driver import batch_facts
+from headrace.driver import progress_counts
 from headrace.health.conditions import table
 from headrace.health.run_view import RunView, fold
 from headrace.model.events import Event, EventKind
@@ -50,7 +50,7 @@ class Story:
             self.at,
             EventKind.PROGRESSED,
             self.name,
-            {"progress": body, **batch_facts.from_progress(from_spark(body))},
+            {"progress": body, **progress_counts.from_progress(from_spark(body))},
         )
         self.view = fold(self.view, event, self.at)
         return self

@@ -14,7 +14,7 @@ import headrace as hr
 from headrace.connectors.connector import Connector
 from headrace.errors import ConnectorError, DefinitionError, Error, SqlError
 from headrace.notebook import rows as notebook_rows
-from headrace.notebook.targets import StartedQuery
+from headrace.notebook.followed_query import StartedQuery
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from headrace.errors import SetupError
 from headrace.json_file import write_json
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.runs import Desired
-from headrace.project import gaps, topics
+from headrace.project import broker_connectors, gaps
 from headrace.project.workspace import open_workspace
 
 
@@ -30,7 +30,7 @@ def query(name: str, *inputs: str) -> Query:
 
 def first(definition: Definition, name: str) -> str:
     (found,) = (one for one in definition.queries if one.name == name)
-    return next(topics.read_by(definition, found)).servers
+    return next(broker_connectors.read_by(definition, found)).servers
 
 
 def test_what_a_query_reads_comes_before_what_another_one_writes() -> None:

@@ -19,7 +19,7 @@ from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import Workspace, open_workspace
 from headrace.relay.alert_topic import AlertTopicReader, Goal, count_deleted, starting_offsets
 from headrace.relay.alert_topics import AFTER_S, AlertTopics, by_topic
-from headrace.state import alert_topics, run_folders
+from headrace.state import alert_topic_status, run_folders
 from headrace.state.installation import home
 
 VERSION = "v" * 12
@@ -81,7 +81,7 @@ class Idle(AlertTopicReader):
 def asked(work: Workspace, alerting: AlertTopics | None = None) -> list[str]:
     """The topics after a tick, by the file."""
     (alerting or AlertTopics(Idle)).tick(work)
-    return [by.topic for by in alert_topics.read(work.places)]
+    return [by.topic for by in alert_topic_status.read(work.places)]
 
 
 def test_the_topic_is_the_deployed_one_in_its_profile(tmp_path: Path) -> None:
@@ -106,26 +106,26 @@ def test_a_topic_that_cannot_be_read_is_told_and_not_forgotten(tmp_path: Path) -
     alerting.close()
 
     assert "no field 'server'" in said
-    (found,) = alert_topics.read(work.places)
+    (found,) = alert_topic_status.read(work.places)
     assert "no field 'server'" in str(found.problem)
 
 
 def test_what_an_earlier_relay_has_left_goes_when_nothing_is_wanted(tmp_path: Path) -> None:
     work = deployed(tmp_path, "", "every")
-    alert_topics.write(work.places, [TopicAlerts("p", "hot", "headraceAlerts", 1.0)])
+    alert_topic_status.write(work.places, [TopicAlerts("p", "hot", "headraceAlerts", 1.0)])
 
     assert AlertTopics().tick(work) == []
 
-    assert alert_topics.read(work.places) == []
+    assert alert_topic_status.read(work.places) == []
 
 
 def test_a_relay_that_dies_again_and_again_does_not_begin_anew(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
-    alert_topics.write(work.places, [line(20.0)])
+    alert_topic_status.write(work.places, [line(20.0)])
 
     assert asked(work) == ["headraceAlerts"]
 
-    (found,) = alert_topics.read(work.places)
+    (found,) = alert_topic_status.read(work.places)
     assert (found.since, found.until) == (10.0, 20.0)
 
 
@@ -153,12 +153,12 @@ def test_a_topic_is_taken_from_until_the_run_that_writes_there_has_ended(
 def test_the_same_topic_of_a_new_version_is_one(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6)
-    alert_topics.write(work.places, [line(20.0)])
+    alert_topic_status.write(work.places, [line(20.0)])
     deployed(tmp_path, NOBODY, version="w" * 12)
 
     assert asked(work) == ["headraceAlerts"]
 
-    (found,) = alert_topics.read(work.places)
+    (found,) = alert_topic_status.read(work.places)
     assert (found.until, found.version) == (20.0, "w" * 12)
 
 
@@ -168,7 +168,7 @@ def test_also_a_relay_that_was_not_there_takes_what_an_earlier_run_has_left(
     """Down on Friday with the broker away; another topic on Monday."""
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6, ended_at=1_000_500.0)
-    alert_topics.write(work.places, [line(until=1_000_400.0)])
+    alert_topic_status.write(work.places, [line(until=1_000_400.0)])
     deployed(tmp_path, OTHER, version="w" * 12)
     ran(work, 2e6, "w" * 12)
 
@@ -178,7 +178,7 @@ def test_also_a_relay_that_was_not_there_takes_what_an_earlier_run_has_left(
 def test_a_topic_is_left_once_all_that_was_written_there_is_taken(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6, ended_at=1_000_500.0)
-    alert_topics.write(work.places, [line(until=1_000_500.0 + AFTER_S)])
+    alert_topic_status.write(work.places, [line(until=1_000_500.0 + AFTER_S)])
     deployed(tmp_path, OTHER, version="w" * 12)
     ran(work, 2e6, "w" * 12)
 
@@ -202,7 +202,7 @@ def test_a_topic_whose_broker_is_gone_is_given_up_after_a_day(
 ) -> None:
     work = deployed(tmp_path, NOBODY)
     ran(work, 1e6, ended_at=time.time())
-    alert_topics.write(work.places, [line(until=20.0)])
+    alert_topic_status.write(work.places, [line(until=20.0)])
     deployed(tmp_path, OTHER, version="w" * 12)
     alerting = AlertTopics(Idle)
     assert asked(work, alerting) == ["other", "headraceAlerts"]
@@ -224,7 +224,7 @@ def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_rows_that_were_lost_are_counted_on_by_another_relay(tmp_path: Path) -> None:
     work = deployed(tmp_path, NOBODY)
-    alert_topics.write(work.places, [replace(line(20.0), lost=5, lost_at=15.0)])
+    alert_topic_status.write(work.places, [replace(line(20.0), lost=5, lost_at=15.0)])
     made: list[Idle] = []
 
     def start(topic: Kafka, places: StatePaths, home: str) -> AlertTopicReader:
@@ -233,11 +233,11 @@ def test_rows_that_were_lost_are_counted_on_by_another_relay(tmp_path: Path) -> 
 
     alerting = AlertTopics(start)
     alerting.tick(work)
-    (first,) = alert_topics.read(work.places)
+    (first,) = alert_topic_status.read(work.places)
     made[0].lost, made[0].lost_at = 2, 30.0
     for _ in range(2):
         alerting.tick(work)
-    (second,) = alert_topics.read(work.places)
+    (second,) = alert_topic_status.read(work.places)
 
     assert (first.lost, first.lost_at) == (5, 15.0)
     assert (second.lost, second.lost_at) == (7, 30.0)

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from headrace.checkpoints import layout
+from headrace.checkpoints import checkpoint_content
 from headrace.driver.drain import DrainResult, drain
 
 pytestmark = pytest.mark.spark
@@ -54,7 +54,7 @@ def test_a_running_batch_is_finished_and_committed(
 
     assert ended == {str(query.runId): DrainResult.CLEAN}
     assert finished
-    assert finished[-1] == layout.last_committed_batch(tmp_path / "c")
+    assert finished[-1] == checkpoint_content.last_committed_batch(tmp_path / "c")
     assert query.exception() is None
 
 

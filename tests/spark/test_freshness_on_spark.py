@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from headrace.driver.events import EventsFile
-from headrace.driver.queries import Queries, RunningQuery
+from headrace.driver.running_queries import Queries, RunningQuery
 from headrace.health import judgement
 from headrace.health.run_view import RunView, fold_all
 from headrace.model.events import Event, EventKind

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from headrace import config
 from headrace.driver import checkpoint_lock
 from headrace.driver.events import EventsFile
-from headrace.driver.queries import Claim, Queries
+from headrace.driver.running_queries import Claim, Queries
 from headrace.errors import CheckpointError
 
 pytestmark = pytest.mark.spark

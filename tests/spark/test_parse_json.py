@@ -13,7 +13,7 @@ from building import built, drained, problems
 from headrace import config
 from headrace.driver import pipeline
 from headrace.driver.events import EventsFile
-from headrace.driver.queries import Queries
+from headrace.driver.running_queries import Queries
 from headrace.errors import CheckpointError
 from headrace.transforms.record_parser import OBSERVED, RAW_BYTES
 

@@ -16,9 +16,9 @@ from building import built
 from pyspark.sql import SparkSession
 
 from headrace.driver import pipeline
-from headrace.driver.batch_counts import BatchCounts
 from headrace.driver.events import EventsFile
-from headrace.driver.queries import Queries
+from headrace.driver.quality_counts import BatchCounts
+from headrace.driver.running_queries import Queries
 from headrace.health.conditions import table
 from headrace.health.run_view import fold_all
 from headrace.model.events import Event, EventKind

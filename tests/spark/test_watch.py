@@ -19,8 +19,8 @@ from headrace.driver import heartbeat as sampling
 from headrace.driver import pipeline
 from headrace.driver import run_loop as watching
 from headrace.driver.events import EventsFile
-from headrace.driver.queries import Queries, RunningQuery
 from headrace.driver.run_loop import RunLoop
+from headrace.driver.running_queries import Queries, RunningQuery
 from headrace.driver.signals import Signals
 from headrace.health.run_view import QueryView, fold_all
 from headrace.model.events import Event, EventKind

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.model.progress import from_spark
 from headrace.store import db, migrations, progress, retention
-from headrace.store.metrics import MetricBucket
+from headrace.store.rollups import MetricBucket
 
 DAY = 86_400.0
 T0 = 1_700_000_000.0 // 3600 * 3600  # a full hour

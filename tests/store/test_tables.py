@@ -14,7 +14,7 @@ from headrace.model.alerts import OpenAlert
 from headrace.model.requests import Request
 from headrace.model.runs import Exit, RunSpec
 from headrace.model.status import PipelineStatus, QueryStatus
-from headrace.store import alerts, audit, db, events, pipelines, runs
+from headrace.store import alerts, audit, db, events, pipeline_status, runs
 
 ODD = [
     "it's",
@@ -130,27 +130,27 @@ def status(name: str = "p", why: str = "all is well") -> PipelineStatus:
 
 
 def test_a_status_comes_back_as_it_was_put(history: db.Store) -> None:
-    pipelines.put(history, status("b"))
-    pipelines.put(history, status("a"))
+    pipeline_status.put(history, status("b"))
+    pipeline_status.put(history, status("a"))
 
-    assert pipelines.read_all(history) == [status("a"), status("b")]
-    assert pipelines.read(history, "b") == status("b")
-    assert pipelines.read(history, "none") is None
+    assert pipeline_status.read_all(history) == [status("a"), status("b")]
+    assert pipeline_status.read(history, "b") == status("b")
+    assert pipeline_status.read(history, "none") is None
 
 
 def test_putting_the_same_status_writes_nothing(history: db.Store) -> None:
-    put = [pipelines.put(history, s) for s in (status(), status(), status(why="else"))]
+    put = [pipeline_status.put(history, s) for s in (status(), status(), status(why="else"))]
 
     assert put == [True, False, True]
-    assert pipelines.read_all(history) == [status(why="else")]
+    assert pipeline_status.read_all(history) == [status(why="else")]
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", '{"name": 1', '{"queries": [1]}', "{}"])
 def test_a_status_row_that_cannot_be_read_is_left_out(history: db.Store, body: str) -> None:
-    pipelines.put(history, status("good"))
+    pipeline_status.put(history, status("good"))
     history.execute("INSERT INTO pipelines VALUES ('bad', ?)", (body,))
 
-    assert [s.name for s in pipelines.read_all(history)] == ["good"]
+    assert [s.name for s in pipeline_status.read_all(history)] == ["good"]
 
 
 def test_a_request_stands_in_the_audit_once(history: db.Store) -> None:
@@ -219,13 +219,13 @@ def test_at_most_one_alert_a_key_is_open_whatever_happens(
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_come_back_as_they_were(history: db.Store, book: db.Store, name: str) -> None:
-    pipelines.put(history, status(name))
+    pipeline_status.put(history, status(name))
     events.add(history, 1.0, name, name, "kind", name, {name: name})
     runs.record_start(history, spec(name, pipeline=name))
     open_one(book, key=name, title=name)
     events.add(history, 1.0, "another", None, "kind", "text")
 
-    assert pipelines.read(history, name) == status(name)
+    assert pipeline_status.read(history, name) == status(name)
     assert [(e.run, e.text, e.data) for e in events.recent(history, name)] == [
         (name, name, {name: name})
     ]

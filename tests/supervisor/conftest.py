@@ -17,12 +17,12 @@ from typing import Any
 import psutil
 import pytest
 
-from headrace import processes
+from headrace import process_identity
 from headrace.model.requests import Action, Reply, Request
 from headrace.model.runs import Exit, RunSpec
 from headrace.model.state_paths import StatePaths
 from headrace.state import requests, run_folders, supervisor_lookup
-from headrace.store import db, events, pipelines
+from headrace.store import db, events, pipeline_status
 from headrace.supervisor import process
 
 FAKE_DRIVER = (sys.executable, str(Path(__file__).parent.parent / "fakes" / "driver.py"))
@@ -106,8 +106,8 @@ class Project:
     def runs(self, pipeline: str) -> list[RunSpec]:
         return run_folders.specs(self.places).get(pipeline, [])
 
-    def drivers(self, pipeline: str | None = None) -> list[processes.MarkedProcess]:
-        found = processes.find_marked(self.places.state)
+    def drivers(self, pipeline: str | None = None) -> list[process_identity.MarkedProcess]:
+        found = process_identity.find_marked(self.places.state)
         return [m for m in found if not pipeline or m.run.startswith(f"{pipeline}-")]
 
     def one_driver(self, pipeline: str, beside: int | None = None) -> int:
@@ -136,7 +136,7 @@ class Project:
         except Exception:
             return "", ""
         with conn:
-            found = pipelines.read(conn, pipeline)
+            found = pipeline_status.read(conn, pipeline)
         conn.close()
         return (found.state, found.why) if found else ("", "")
 
@@ -160,9 +160,12 @@ def project(tmp_path: Path) -> Iterator[Project]:
     # A child between fork and exec carries no mark yet: a second look finds it.
     for _ in range(2):
         time.sleep(0.1)
-        for found in processes.find_marked(made.places.state):
+        for found in process_identity.find_marked(made.places.state):
             os.kill(found.process.pid, signal.SIGKILL)
-        until(lambda: not processes.find_marked(made.places.state), what="an empty process table")
+        until(
+            lambda: not process_identity.find_marked(made.places.state),
+            what="an empty process table",
+        )
     process.collect_children()
 
 

@@ -19,7 +19,7 @@ from headrace.model.runs import Desired
 from headrace.model.state_paths import StatePaths
 from headrace.state import desired
 from headrace.store import alerts, db, events
-from headrace.supervisor import policy
+from headrace.supervisor import decision_rules
 from headrace.supervisor.alert_files import (
     FILES_PER_TICK,
     AlertFileReader,
@@ -363,7 +363,7 @@ def test_rules_neither_see_nor_resolve_alerts_of_rows(bench: Bench) -> None:
     situation = Situation(
         Desired("metrics", "stopped", "v1", "dev", "m.py"), limits=PolicyLimits(), open_alerts=keys
     )
-    resolved = [d.key for d in policy.decide(situation, 1.0) if hasattr(d, "key")]
+    resolved = [d.key for d in decision_rules.decide(situation, 1.0) if hasattr(d, "key")]
 
     assert keys == {"restarting:metrics"}
     assert resolved == ["restarting:metrics"]

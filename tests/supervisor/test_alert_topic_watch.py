@@ -11,11 +11,11 @@ from headrace.model.alerts import TopicAlerts, TopicRow
 from headrace.model.exports import NEWS_S
 from headrace.model.runs import Desired, Wanted
 from headrace.model.state_paths import StatePaths
-from headrace.state import alert_topics as recorded
+from headrace.state import alert_topic_status as recorded
 from headrace.state import desired
 from headrace.store import alert_topics, alerts, db, events
 from headrace.supervisor.alert_files import AlertFileReader
-from headrace.supervisor.alert_topics import LATE_S, find_late
+from headrace.supervisor.alert_topic_watch import LATE_S, find_late
 from headrace.supervisor.store_writer import StoreWriter
 
 BY = TopicAlerts("metrics", "hot", "headraceAlerts", since=1000.0)
@@ -101,7 +101,8 @@ def test_rows_that_nobody_takes_are_an_alert_until_they_are(tmp_path: Path) -> N
     bench.take(1)
     bench.take(1)
     assert bench.open() == [
-        "Alert rows of hot in the topic headraceAlerts are not being read: 127.0.0.1:1 does not answer."
+        "Alert rows of hot in the topic headraceAlerts are not being read: "
+        "127.0.0.1:1 does not answer."
     ]
 
     bench.relay(until=bench.now)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace import processes
+from headrace import process_identity
 from headrace.json_file import write_json
 from headrace.model.runs import RunSpec
 from headrace.model.state_paths import StatePaths
@@ -45,7 +45,7 @@ def test_a_folder_whose_process_has_ended_is_removed(
 
 
 def test_a_check_that_still_runs_keeps_its_folder(places: StatePaths) -> None:
-    me = processes.identify(os.getpid())
+    me = process_identity.identify(os.getpid())
     assert me is not None
     leave(places, me.to_json())
 

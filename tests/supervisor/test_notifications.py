@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.alerts.receiver import Received, Receiver, Reply, reply_as_service
+from headrace.alerts.local_receiver import Received, Receiver, Reply, reply_as_service
 from headrace.model.requests import Action
 from supervisor.conftest import LIMITS, Project, until
 

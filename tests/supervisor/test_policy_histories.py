@@ -8,7 +8,7 @@ import pytest
 
 from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Ending, Exit, PastRun, RunSpec
-from headrace.supervisor import policy, restarts
+from headrace.supervisor import decision_rules, restarts
 from headrace.supervisor.situation import (
     Cut,
     Decision,
@@ -27,9 +27,9 @@ from supervisor.histories import STORIES, WANTED, Story, situation
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 def test_story(story: Story) -> None:
-    seen, now = situation(story, policy.decide)
+    seen, now = situation(story, decision_rules.decide)
 
-    recorded = [in_words(decision, now) for decision in policy.decide(seen, now)]
+    recorded = [in_words(decision, now) for decision in decision_rules.decide(seen, now)]
 
     assert len(recorded) == len(story.expect), recorded
     for said, expected in zip(recorded, story.expect, strict=True):
@@ -40,9 +40,9 @@ def test_story(story: Story) -> None:
 
 def test_the_same_situation_gives_the_same_decisions() -> None:
     for story in STORIES:
-        seen, now = situation(story, policy.decide)
+        seen, now = situation(story, decision_rules.decide)
 
-        assert policy.decide(seen, now) == policy.decide(seen, now)
+        assert decision_rules.decide(seen, now) == decision_rules.decide(seen, now)
 
 
 @pytest.mark.parametrize(
@@ -58,16 +58,18 @@ def test_the_same_situation_gives_the_same_decisions() -> None:
     ],
 )
 def test_a_pipeline_of_another_supervisor_is_left_alone(name: str, expected: str) -> None:
-    seen, now = situation(next(s for s in STORIES if s.name == name), policy.decide)
+    seen, now = situation(next(s for s in STORIES if s.name == name), decision_rules.decide)
 
-    assert [in_words(one, now) for one in policy.leave_alone(seen, "not ours", now)] == [expected]
+    assert [in_words(one, now) for one in decision_rules.leave_alone(seen, "not ours", now)] == [
+        expected
+    ]
 
 
 def test_one_that_needs_a_person_still_says_so_when_it_is_left_alone() -> None:
     story = next(s for s in STORIES if s.name == "nor is a machine that is not ready")
-    seen, now = situation(story, policy.decide)
+    seen, now = situation(story, decision_rules.decide)
 
-    (verdict,) = policy.leave_alone(seen, "not ours", now)
+    (verdict,) = decision_rules.leave_alone(seen, "not ours", now)
 
     assert isinstance(verdict, GiveUp)
 

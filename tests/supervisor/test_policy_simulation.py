@@ -17,7 +17,7 @@ from headrace.health.run_view import QueryView, RunView
 from headrace.model.alerts import OpenAlert
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
 from headrace.model.runs import Desired, Ending, Exit, Orders, PastRun, RunSpec, Wanted
-from headrace.supervisor import policy, restarts
+from headrace.supervisor import decision_rules, restarts
 from headrace.supervisor.situation import (
     Cut,
     Decision,
@@ -97,7 +97,7 @@ def step(world: World) -> None:
     if world.driver is not None:
         a_driver_lives(world, world.driver)
     seen = situation(world)
-    decisions = policy.decide(seen, world.now)
+    decisions = decision_rules.decide(seen, world.now)
     check(world, decisions)
     for decision in decisions:
         carry_out(world, decision)
@@ -334,7 +334,7 @@ def come_to_rest(world: World) -> None:
             driver = world.driver
             if driver.terms and not driver.is_deaf and not driver.is_hung:
                 ended(world, Ending.DRAINED)
-        for decision in policy.decide(situation(world), world.now):
+        for decision in decision_rules.decide(situation(world), world.now):
             carry_out(world, decision)
         if world.driver is not None and world.driver.spec.generation == world.desired.generation:
             return

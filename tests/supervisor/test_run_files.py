@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace import logs, processes
+from headrace import logs, process_identity
 from headrace.health.run_view import RunView
 from headrace.model.runs import Ending, Exit, Orders, Process, RunSpec
 from headrace.model.state_paths import StatePaths
@@ -196,12 +196,12 @@ def test_log_lines_as_json_are_one_object_each() -> None:
 
 
 def test_we_are_alive_and_a_stranger_with_our_pid_is_not_us() -> None:
-    me = processes.identify(os.getpid())
+    me = process_identity.identify(os.getpid())
 
     assert me is not None
-    assert processes.is_alive(me)
-    assert not processes.is_alive(replace(me, started=me.started + 3))
-    assert not processes.is_alive(replace(me, boot="another boot"))
+    assert process_identity.is_alive(me)
+    assert not process_identity.is_alive(replace(me, started=me.started + 3))
+    assert not process_identity.is_alive(replace(me, boot="another boot"))
 
 
 def test_the_lock_tells_who_supervises_and_a_look_at_it_does_not_lose_it(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_lock_tells_who_supervises_and_a_look_at_it_does_not_lose_it(tmp_pat
     assert supervisor_lookup.take_lock(places)
     try:
         assert not supervisor_lookup.take_lock(places)
-        assert supervisor_lookup.running(places) == processes.identify(os.getpid())
+        assert supervisor_lookup.running(places) == process_identity.identify(os.getpid())
         assert seen_from_outside() == str(os.getpid())
     finally:
         supervisor_lookup.release_lock(places)
@@ -232,15 +232,15 @@ def test_the_lock_tells_who_supervises_and_a_look_at_it_does_not_lose_it(tmp_pat
 def test_a_zombie_is_not_alive_and_nobody_is_signalled_by_a_stale_record() -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        found = processes.identify(child.pid)
+        found = process_identity.identify(child.pid)
         assert found is not None
 
         assert not process.end_now(replace(found, started=found.started + 3))
-        assert not process.ask_to_end(Process(1, 0.0, processes.boot_id()))
+        assert not process.ask_to_end(Process(1, 0.0, process_identity.boot_id()))
         assert child.poll() is None
         assert process.end_now(found)
 
-        until(lambda: not processes.is_alive(found))
+        until(lambda: not process_identity.is_alive(found))
         assert psutil.pid_exists(child.pid)  # a zombie: nobody has waited for it yet
     finally:
         child.kill()
@@ -249,12 +249,12 @@ def test_a_zombie_is_not_alive_and_nobody_is_signalled_by_a_stale_record() -> No
 
 def test_reap_ends_all_that_carries_the_mark_also_out_of_its_group(tmp_path: Path) -> None:
     code = "import os, time; os.setpgid(0, 0); time.sleep(600)"
-    marks = {processes.RUN_MARK: "orders-1", processes.STATE_MARK: str(tmp_path)}
-    other = {**marks, processes.STATE_MARK: "/elsewhere"}
+    marks = {process_identity.RUN_MARK: "orders-1", process_identity.STATE_MARK: str(tmp_path)}
+    other = {**marks, process_identity.STATE_MARK: "/elsewhere"}
     ours = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **marks})
     theirs = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **other})
     try:
-        until(lambda: [m.run for m in processes.find_marked(tmp_path)] == ["orders-1"])
+        until(lambda: [m.run for m in process_identity.find_marked(tmp_path)] == ["orders-1"])
 
         assert process.reap(["orders-1"], tmp_path) == []
 
@@ -268,24 +268,26 @@ def test_reap_ends_all_that_carries_the_mark_also_out_of_its_group(tmp_path: Pat
 
 def test_a_process_is_known_from_its_first_moment_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """`Popen` returns before the program is loaded; the kernel then shows no environment."""
-    monkeypatch.setattr(processes, "_LOADING_S", 10.0)  # a busy machine may take its time
+    monkeypatch.setattr(process_identity, "_LOADING_S", 10.0)  # a busy machine may take its time
     unknown = 0
     for _ in range(200):
-        child = subprocess.Popen(["sleep", "600"], env={**os.environ, processes.RUN_MARK: "a-1"})
-        unknown += processes.environment(child.pid).get(processes.RUN_MARK) != "a-1"
+        child = subprocess.Popen(
+            ["sleep", "600"], env={**os.environ, process_identity.RUN_MARK: "a-1"}
+        )
+        unknown += process_identity.environment(child.pid).get(process_identity.RUN_MARK) != "a-1"
         child.kill()
         child.wait()
 
     assert unknown == 0
-    assert processes.environment(child.pid) == {}
+    assert process_identity.environment(child.pid) == {}
 
 
 def test_threads_are_dumped_of_a_java_of_that_run_only(tmp_path: Path) -> None:
-    marks = {processes.RUN_MARK: "orders-1", processes.STATE_MARK: str(tmp_path)}
+    marks = {process_identity.RUN_MARK: "orders-1", process_identity.STATE_MARK: str(tmp_path)}
     code = "import time; time.sleep(600)"
     python = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **marks})
     try:
-        until(lambda: processes.find_marked(tmp_path))
+        until(lambda: process_identity.find_marked(tmp_path))
 
         assert not process.dump_threads(python.pid, "orders-1", tmp_path)  # SIGQUIT would end it
         assert not process.dump_threads(os.getpid(), "orders-1", tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import processes
+from headrace import process_identity
 from headrace.errors import SetupError
 from headrace.model.requests import Action
 from headrace.model.runs import RunSpec
@@ -81,7 +81,7 @@ def test_a_driver_that_dies_before_it_can_speak_is_tried_three_times(project: Pr
     until(lambda: project.state("orders")[0] == "needs-attention", what="needs attention")
 
     assert len(project.runs("orders")) == 3
-    assert "ended with code 1" in project.state("orders")[1]
+    assert "exited with code 1" in project.state("orders")[1]
 
 
 def test_a_run_whose_record_of_what_should_run_is_gone_is_drained(project: Project) -> None:
@@ -96,7 +96,7 @@ def test_a_run_whose_record_of_what_should_run_is_gone_is_drained(project: Proje
 
     exit_ = until(lambda: project.outcome(project.runs("orders")[0].run), what="its end")
     assert exit_.ending == "drained"
-    assert not processes.find_marked(project.places.state)
+    assert not process_identity.find_marked(project.places.state)
 
 
 def test_a_damaged_record_of_what_should_run_stops_nothing(project: Project) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace import processes
+from headrace import process_identity
 from headrace.json_file import write_json
 from headrace.model.gaps import Gap
 from headrace.model.requests import Action
@@ -133,7 +133,7 @@ def test_the_pid_of_a_stranger_in_an_old_record_is_left_alone(
 ) -> None:
     spec = RunSpec("orders-20200101T000000-aaaa", "orders", str(project.path), "", "v1", "dev", "f")
     run_folders.write_spec(project.places, spec)
-    stale = Process(stranger.pid, 1.0, processes.boot_id())
+    stale = Process(stranger.pid, 1.0, process_identity.boot_id())
     write_json(project.places.process(spec.run), stale.to_json())
     desired.write(project.places, Desired("orders", "running", "v1", "dev", "orders.py"))
 
@@ -373,7 +373,7 @@ def test_supervision_goes_on_while_the_store_is_broken(project: Project) -> None
 
     second = project.one_driver("orders", beside=first)
     assert project.ask(Action.STOP, "orders").ok
-    until(lambda: processes.identify(second) is None, what="its end")
+    until(lambda: process_identity.identify(second) is None, what="its end")
 
 
 def test_a_gap_is_left_out_until_it_is_behind_also_by_the_run_after_a_kill(

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from headrace import processes
+from headrace import process_identity
 from headrace.json_file import write_json
 from headrace.model.events import Event, EventKind
 from headrace.model.requests import Action, Request
@@ -24,8 +24,8 @@ from headrace.model.runs import Desired, Orders, Process, RunSpec, run_name
 from headrace.state import desired, requests, run_folders
 from headrace.state.event_file import CHUNK_BYTES
 from headrace.store import alerts, db, progress
-from headrace.supervisor.live_run import CHUNKS_PER_TICK
 from headrace.supervisor.loop import TIDY_S, Clock, Supervisor
+from headrace.supervisor.running_driver import CHUNKS_PER_TICK
 from supervisor.conftest import FAKE_DRIVER, Project, until
 
 WANTED = Desired("orders", "running", "v1", "dev", "orders.py")
@@ -85,7 +85,7 @@ def marked_leader(project: Project, run: str) -> subprocess.Popen[bytes]:
 
     The project ends it with the test.
     """
-    marks = {processes.RUN_MARK: run, processes.STATE_MARK: str(project.places.state)}
+    marks = {process_identity.RUN_MARK: run, process_identity.STATE_MARK: str(project.places.state)}
     child = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)"],
         env={**os.environ, **marks},
@@ -250,7 +250,7 @@ def test_the_record_of_a_dead_driver_is_believed_before_a_child_that_outlived_it
     ended = spec(project, at=1000.0)
     run_folders.write_spec(project.places, ended)
     child = marked_leader(project, ended.run)
-    dead = Process(child.pid, 1.0, processes.boot_id())  # its pid is another's by now
+    dead = Process(child.pid, 1.0, process_identity.boot_id())  # its pid is another's by now
     write_json(project.places.process(ended.run), dead.to_json())
 
     mine = begin()

@@ -24,8 +24,8 @@ from headrace.state import api_keys
 from headrace.state.api_keys import KeyKind, Role
 from headrace.web import app, auth, main, pages, timeouts
 from headrace.web import routes as web_routes
+from headrace.web.handler_arguments import Site
 from headrace.web.routes import OPEN, ROUTES, Endpoint
-from headrace.web.site import Site
 from web.conftest import HOST, Visitor, with_history
 
 pytestmark = pytest.mark.thorough
@@ -544,7 +544,7 @@ def test_an_unexpected_error_reveals_only_a_number(
     def broken(*args: object, **more: object) -> object:
         raise RuntimeError("/secret/path of line 7")
 
-    monkeypatch.setattr("headrace.web.views.project_alerts.find", broken)
+    monkeypatch.setattr("headrace.web.pipeline_views.project_alerts.find", broken)
     quiet = TestClient(inside.http.app, base_url=f"http://{HOST}", raise_server_exceptions=False)
     quiet.cookies.update(dict(inside.http.cookies))
     quiet.headers[PROOF] = inside.http.headers[PROOF]

@@ -11,7 +11,7 @@ import pytest
 
 import browsing
 from cli.stage import Project, started
-from headrace.driver import batch_facts
+from headrace.driver import progress_counts
 from headrace.json_file import write_json
 from headrace.model.events import Event, EventKind
 from headrace.model.pipeline import Definition, Node, Query
@@ -63,7 +63,7 @@ def batch(query: str, number: int, at: float, bad: int) -> Event:
         "batchId": number, "numInputRows": 100, "durationMs": {"triggerExecution": 200},
         "observedMetrics": observed,
     }  # fmt: skip
-    data = {"progress": progress, **batch_facts.from_progress(from_spark(progress))}
+    data = {"progress": progress, **progress_counts.from_progress(from_spark(progress))}
     return Event(at, EventKind.PROGRESSED, query, data)
 
 

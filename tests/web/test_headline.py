@@ -14,10 +14,10 @@ from headrace.model.findings import Finding
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.status import PipelineStatus, QueryStatus, State
 from headrace.web import graph as web_graph
-from headrace.web import views
+from headrace.web import pipeline_views
 from headrace.web.headline import headline
 from headrace.web.live_tables import current_window
-from headrace.web.source_rates import QueryRates, pipeline_rates, sources_by_query
+from headrace.web.pipeline_rates import QueryRates, pipeline_rates, sources_by_query
 
 SEVERITY = {"running": 0, "catching-up": 2, "starting": 1, "needs-attention": 5, "stopped": -1}
 
@@ -147,7 +147,7 @@ def test_only_a_query_that_does_not_keep_up_is_called_slow(
 ) -> None:
     status = PipelineStatus("p", query.state, "", queries=(query,))
 
-    assert views._verdicts(status, {"q": []})["q"]["keeps_up"] is keeps_up
+    assert pipeline_views._verdicts(status, {"q": []})["q"]["keeps_up"] is keeps_up
 
 
 def test_sinks_in_the_graph_have_names_and_edges_have_rates(tmp_path: Path) -> None:

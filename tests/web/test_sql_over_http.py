@@ -22,7 +22,7 @@ from headrace.json_file import write_json
 from headrace.model.pipeline import Definition, Query
 from headrace.project import query_workers
 from headrace.web import app
-from headrace.web.site import Site
+from headrace.web.handler_arguments import Site
 from web.conftest import HOST, TOML, Visitor, undocumented
 
 pytestmark = pytest.mark.thorough  # its children read their libraries first

@@ -1,8 +1,8 @@
 """The committed files of a file sink, from its log `_spark_metadata`.
 
-Used by SQL, by readers of a stream's output, and by `sink_log` before a start. A listing of the
-folder also shows files of failed batches. The log has an entry `N` for each batch and, every tenth,
-`N.compact` with all entries so far.
+Used by SQL, by readers of a stream's output, and by `sink_mismatch` before a start. A listing of
+the folder also shows files of failed batches. The log has an entry `N` for each batch, and for
+every tenth batch `N.compact` with all entries so far.
 Invariant: reads only; returns a consistent state or raises, never a part.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from headrace.checkpoints.problems import first_gap
+from headrace.checkpoints.file_checks import first_gap
 from headrace.errors import ConnectorError
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 The driver writes it at every start; it is read before the next one and by the `checkpoint`
 commands. Invariant: a checkpoint is never silently restarted from scratch, and never used by
-another query. `layout` reads the content of the folder.
+another query. `checkpoint_content` reads the content of the folder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import json_file
-from headrace.checkpoints.layout import Layout
+from headrace.checkpoints.checkpoint_content import Layout
 from headrace.errors import CheckpointError, StoreError
 from headrace.model.runs import Jsonable
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.checkpoints import layout
-from headrace.checkpoints.problems import json_object, numbered_entries
+from headrace.checkpoints import checkpoint_content
+from headrace.checkpoints.file_checks import json_object, numbered_entries
 from headrace.config import local_path
 from headrace.model.gaps import Gap
 
@@ -20,7 +20,7 @@ def read(checkpoint: str) -> Positions | None:
     path = local_path(checkpoint)
     if path is None:
         return None
-    batch = layout.last_committed_batch(path)
+    batch = checkpoint_content.last_committed_batch(path)
     return at(path, batch) if batch is not None else {}
 
 
@@ -37,7 +37,7 @@ def are_behind(gaps: Iterable[Mapping[str, Any]]) -> bool:
 def _read_strict(checkpoint: str) -> Positions | None:
     """Like `read`; None also if the last committed batch cannot be read."""
     path = local_path(checkpoint)
-    batch = layout.last_committed_batch(path) if path is not None else None
+    batch = checkpoint_content.last_committed_batch(path) if path is not None else None
     if path is None or batch is None or not (path / "offsets" / str(batch)).is_file():
         return None
     return at(path, batch)
@@ -56,7 +56,7 @@ def done(checkpoint: Path) -> Iterator[tuple[Positions, float]]:
 def at(checkpoint: Path, batch: int) -> Positions:
     """After this batch; {} if it is no longer in the checkpoint."""
     found: Positions = {}
-    for line in layout.source_lines(_read_text(checkpoint / "offsets" / str(batch))):
+    for line in checkpoint_content.source_lines(_read_text(checkpoint / "offsets" / str(batch))):
         found |= from_json(json_object(line))
     return found
 

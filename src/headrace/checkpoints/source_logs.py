@@ -5,8 +5,8 @@
 
 N counts listings of a file source, not batches of the query; offsets and progress objects contain
 it as `logOffset`. Other sources only store their start in sources/I/0: v1 / a JSON object or a
-number; Kafka writes a zero byte first. Used by `driver/freshness.py`, `driver/input_files.py`,
-`driver/record_sample.py`, and by `layout` before a start.
+number; Kafka writes a zero byte first. Used by `driver/freshness.py`, `driver/changed_files.py`,
+`driver/record_sample.py`, and by `checkpoint_content` before a start.
 Invariant: limited work for any number of files, and never raises; unreadable entries are unknown.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.checkpoints.problems import (
+from headrace.checkpoints.file_checks import (
     RESTORE,
     Problem,
     checksum_mismatch,

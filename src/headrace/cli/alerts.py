@@ -10,7 +10,7 @@ import time
 import click
 from rich.text import Text
 
-from headrace.cli import tables
+from headrace.cli import output
 from headrace.cli.options import Options, as_json, pass_options_and_json, shared_options
 from headrace.model import times
 from headrace.model.times import span
@@ -37,7 +37,7 @@ def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
     """
     seen = project_alerts.find(options.open(), name, is_all=all_)
     if json_:
-        tables.print_json({"alerts": [alert.to_json() for alert in seen]})
+        output.print_json({"alerts": [alert.to_json() for alert in seen]})
     else:
         print_alerts(seen, is_all=all_)
 
@@ -53,7 +53,7 @@ def show(options: Options, number: int, json_: bool) -> None:
     alert, sent = project_alerts.show(options.open(), number)
     if json_:
         body = {**alert.to_json(), "deliveries": [delivery.to_json() for delivery in sent]}
-        tables.print_json(body)
+        output.print_json(body)
         return
     print_alerts([alert], is_all=True)
     for name, value in alert.data.items():
@@ -61,13 +61,13 @@ def show(options: Options, number: int, json_: bool) -> None:
     if not sent:
         click.echo("This alert was not sent to any channel.")
         return
-    table = tables.grid("at", "channel", "notice", "state", "attempts", "reply", wrap=["reply"])
+    table = output.grid("at", "channel", "notice", "state", "attempts", "reply", wrap=["reply"])
     for delivery in sent:
         table.add_row(
             times.clock(delivery.at), delivery.channel, delivery.kind, str(delivery.state),
             str(delivery.attempts), Text(delivery.reply),
         )  # fmt: skip
-    tables.console().print(table)
+    output.console().print(table)
 
 
 @alerts.command("test")
@@ -80,7 +80,7 @@ def test(options: Options, channel: str, json_: bool) -> None:
     """
     replies = project_alerts.send_test(options.open(), channel)
     if json_:
-        tables.print_json({"channel": channel, "replies": replies})
+        output.print_json({"channel": channel, "replies": replies})
         return
     for kind, reply in replies.items():
         click.echo(f"{channel}: {kind} accepted: {reply}")
@@ -97,7 +97,7 @@ def listen(port: int, json_: bool) -> None:
     Use the printed address as the `url` of a channel (pagerduty, slack, teams, webhook) to see what
     the channel sends, without an account at that service.
     """
-    from headrace.alerts.receiver import Received, Receiver, Reply, reply_as_service
+    from headrace.alerts.local_receiver import Received, Receiver, Reply, reply_as_service
 
     def answer(received: Received) -> Reply:
         reply = reply_as_service(received)
@@ -121,7 +121,7 @@ def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
         click.echo("No alerts." if is_all else "No open alerts.")
         return
     names = ("id", "state", "severity", "title", "of", "opened", "updated", "count")
-    table = tables.grid(*names, right=["id", "count"], wrap=["title", "count"])
+    table = output.grid(*names, right=["id", "count"], wrap=["title", "count"])
     now = time.time()
     for alert in seen:
         table.add_row(
@@ -133,6 +133,6 @@ def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
             *(f"{span(max(0.0, now - at))} ago" for at in (alert.opened_at, alert.updated_at)),
             f"{alert.count:,}",
         )
-    tables.console().print(table)
+    output.console().print(table)
     if len(seen) == project_alerts.SHOWN_MAX:
         click.echo(f"Showing the newest {project_alerts.SHOWN_MAX:,}.")

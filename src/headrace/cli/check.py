@@ -12,14 +12,14 @@ from functools import partial
 
 import click
 
-from headrace.cli import definitions, tables
+from headrace.cli import definitions, output
 from headrace.cli.options import Options, pass_options_and_json
 from headrace.config import Settings
 from headrace.connectors import kinds
 from headrace.connectors.kafka import broker_client
 from headrace.errors import Error, together
 from headrace.model.pipeline import Definition, Node
-from headrace.project import project_sinks
+from headrace.project import own_topics
 
 
 @click.command()
@@ -36,9 +36,9 @@ def check(options: Options, names: tuple[str, ...], connect: bool, json_: bool) 
     reached = check_connections(work.settings, found) if connect else []
     if json_:
         body = {"pipelines": [definition.to_json() for definition in found]}
-        tables.print_json({**body, "connected": reached} if connect else body)
+        output.print_json({**body, "connected": reached} if connect else body)
         return
-    tables.print_definitions(found)
+    output.print_definitions(found)
     for target in reached:
         click.echo(f"  {target['name']}  {target['kind']} {target['found']}")
     if connect and not reached:
@@ -94,7 +94,7 @@ def _connect(node: Node) -> str | None:
 
 
 def _project_targets(settings: Settings) -> Iterator[ConnectionTarget]:
-    for sink in project_sinks.list_sinks(settings):
+    for sink in own_topics.list_sinks(settings):
         made = sink.made(settings)
         if made is not None:
             connect = partial(broker_client.check_connection, made, sink.wanted)

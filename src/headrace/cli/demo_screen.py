@@ -10,14 +10,14 @@ from typing import Any
 
 from rich.live import Live
 
-from headrace.cli import tables
+from headrace.cli import output
 from headrace.cli.follow import say
-from headrace.demo import expected, outputs, terminal_view
-from headrace.demo import totals as demo_totals
+from headrace.demo import input_reader, outputs, terminal_view
+from headrace.demo import run_totals as demo_totals
 from headrace.demo.count import Count
+from headrace.demo.kafka_transport import Transport
 from headrace.demo.latency import Latency
 from headrace.demo.paths import PIPELINE, DemoPaths
-from headrace.demo.topics import Transport
 from headrace.json_file import write_json
 from headrace.model.status import OVER, WORKING, PipelineStatus
 from headrace.project import runs
@@ -86,7 +86,7 @@ class Watcher:
 
     def _look_deep(self, now: float) -> None:
         settings, demo = self._work.settings, self._demo
-        written = list(expected.entries(demo.truth))
+        written = list(input_reader.entries(demo.truth))
         beats, beat_files = self._transport.beats()
         alerts = outputs.alerts_of(self._work.places)
         logins = outputs.live_logins(settings)
@@ -195,6 +195,6 @@ class DemoScreen:
 
 @contextmanager
 def open_screen(*, is_live: bool) -> Iterator[DemoScreen]:
-    live = Live(console=tables.console(), auto_refresh=False) if is_live else None
+    live = Live(console=output.console(), auto_refresh=False) if is_live else None
     with live or nullcontext():
         yield DemoScreen(live)

@@ -13,17 +13,17 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.cli import definitions, kafka, links, spinner
+from headrace.cli import definitions, kafka, spinner, token
 from headrace.cli.demo_screen import DemoScreen, Watcher, open_screen
 from headrace.cli.follow import say
-from headrace.cli.foreground import OwnSupervisor, check_alive, deploy, ensure_supervisor
+from headrace.cli.output import print_line
+from headrace.cli.run_session import OwnSupervisor, check_alive, deploy, ensure_supervisor
 from headrace.cli.signals import Interrupts
-from headrace.cli.tables import print_line
 from headrace.connectors.kafka import client_errors
-from headrace.demo import count, expected, folder, terminal_view, topics
+from headrace.demo import count, folder, input_reader, kafka_transport, terminal_view
+from headrace.demo.file_transport import FileTransport
+from headrace.demo.kafka_transport import Transport
 from headrace.demo.paths import PIPELINE, DemoPaths
-from headrace.demo.topics import Transport
-from headrace.demo.transports import FileTransport
 from headrace.errors import Error, SetupError
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Exit
@@ -74,15 +74,15 @@ def _transport(
         return
     with _broker(work, interrupts) as found:
         if not interrupts.is_set():
-            topics.create(found)
-        with closing(topics.KafkaTransport(work.settings, demo)) as transport:
+            kafka_transport.create(found)
+        with closing(kafka_transport.KafkaTransport(work.settings, demo)) as transport:
             yield transport
 
 
 @contextmanager
-def _broker(work: Workspace, interrupts: Interrupts) -> Iterator[topics.DemoTopics]:
+def _broker(work: Workspace, interrupts: Interrupts) -> Iterator[kafka_transport.DemoTopics]:
     """The user's cluster, the broker of `headrace kafka up`, or one that ends with the demo."""
-    found = topics.topics_of(work.settings)
+    found = kafka_transport.topics_of(work.settings)
     host, _, port = found.servers.rpartition(":")
     running = kafka.running_broker(work.places)
     if host not in kafka.LOOPBACK or (running is not None and not running.is_of_demo):
@@ -117,7 +117,7 @@ def _run(
             ensure_supervisor(work, only=PIPELINE) as own,
             deploy(work, goal, version, own, replaces=True) as asked,
         ):
-            if page := links.when_listening(work):
+            if page := token.when_listening(work):
                 say(f"page: {page}")
             session = _Session(options, demo, work, transport, asked, own, interrupts, generator)
             watcher = Watcher(work, demo, transport, version, options.rate)
@@ -274,5 +274,5 @@ def _report(
 
 def count_outputs(transport: Transport, demo: DemoPaths) -> count.Count:
     """Compare outputs with input. The pipeline must have stopped."""
-    want = count.compute_expected(transport.lines(), expected.customers(demo.customers))
+    want = count.compute_expected(transport.lines(), input_reader.customers(demo.customers))
     return count.count(want, transport.read_outputs(), transport.at_least_once)

@@ -11,7 +11,7 @@ import click
 from headrace.cli.errors import in_words
 from headrace.model.events import EventKind
 from headrace.model.status import PipelineStatus, State
-from headrace.project import history, runs, tail
+from headrace.project import history, log_tail, runs
 from headrace.project.workspace import Workspace
 from headrace.state.event_file import EventFile
 
@@ -49,7 +49,7 @@ class Follower:
         self._secrets = work.secrets
         self._pipeline = pipeline
         self._generation = generation
-        self._log: tail.Tail | None = None
+        self._log: log_tail.Tail | None = None
         self._events: EventFile | None = None
         self._state: tuple[str, str | None] = ("", None)
         self._failed: set[str] = set()
@@ -62,7 +62,7 @@ class Follower:
             return
         self._print_new(True)
         self.current = found.name
-        self._log = tail.Tail(self._places.log(found.name))
+        self._log = log_tail.Tail(self._places.log(found.name))
         self._events = EventFile(self._places.events(found.name))
         attempt = f", attempt {found.spec.attempt}" if found.spec.attempt > 1 else ""
         say(f"{self._pipeline}: run {found.name}{attempt}")

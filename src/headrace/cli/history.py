@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.cli import tables
+from headrace.cli import output
 from headrace.cli.options import Options, pass_options_and_json
 from headrace.project import history
 
@@ -17,9 +17,9 @@ def progress(options: Options, name: str, count: int, json_: bool) -> None:
     """Show the progress of each query, as Spark reports it."""
     found = history.progress(options.open(), name, count)
     if json_:
-        tables.print_json({"progress": found})
+        output.print_json({"progress": found})
     else:
-        tables.print_progress(found)
+        output.print_progress(found)
 
 
 @click.command()
@@ -35,7 +35,7 @@ def logs(
 ) -> None:
     """Show the output of a pipeline's driver."""
     for line in history.log_lines(options.open(), name, run=run_, count=lines, follow=follow):
-        tables.print_line({"run": line.run, "line": line.text} if json_ else line.text)
+        output.print_line({"run": line.run, "line": line.text} if json_ else line.text)
 
 
 @click.command()
@@ -50,7 +50,7 @@ def events(options: Options, name: str, follow: bool, count: int, all_: bool, js
     --json prints one object per line.
     """
     for event in history.events(options.open(), name, count=count, every=all_, follow=follow):
-        tables.print_line(event.to_json() if json_ else event.in_words())
+        output.print_line(event.to_json() if json_ else event.in_words())
 
 
 @click.command()
@@ -63,6 +63,6 @@ def versions(options: Options, name: str | None, json_: bool) -> None:
     """
     found = history.versions(options.open(), name)
     if json_:
-        tables.print_json({"versions": found})
+        output.print_json({"versions": found})
     else:
-        tables.print_versions(found)
+        output.print_versions(found)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli import spinner, tables
+from headrace.cli import output, spinner
 from headrace.cli.options import as_json
 from headrace.connectors import jars as bundles
 from headrace.connectors.jars import Bundle
@@ -31,7 +31,7 @@ def list_(json_: bool) -> None:
     """List the jars and whether they have been fetched."""
     rows = [_row(bundle) for bundle in bundles.BUNDLES.values()]
     if json_:
-        tables.print_json({"spark": bundles.spark_version(), "jars": rows})
+        output.print_json({"spark": bundles.spark_version(), "jars": rows})
         return
     for row in rows:
         there = f"{row['jars']} jars in {row['path']}" if row["jars"] else "not fetched"
@@ -74,7 +74,7 @@ def fetch(name: str, json_: bool) -> None:
     with spinner.show(f"fetching {bundle.what} with Maven", quiet=json_):
         found = fetch_bundle(bundle)
     if json_:
-        tables.print_json(_row(bundle))
+        output.print_json(_row(bundle))
     else:
         size = sum(path.stat().st_size for path in found) / 1e6
         click.echo(f"{len(found)} jars ({size:.0f} MB) in {bundles.folder(bundle)}")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import click
 
-from headrace import processes
-from headrace.cli import spinner, tables
+from headrace import process_identity
+from headrace.cli import output, spinner
 from headrace.cli.jars import fetch_bundle
 from headrace.cli.options import Options, pass_options_and_json
 from headrace.connectors import jars
@@ -54,7 +54,7 @@ def up(options: Options, port: int | None, json_: bool) -> None:
         found = start_broker(work.places, port)
     servers, pid = found.servers, found.process.pid
     words = f"Kafka listens on {servers} (process {pid})"
-    tables.print_either(words, {"servers": servers, "pid": pid}, json_=json_)
+    output.print_either(words, {"servers": servers, "pid": pid}, json_=json_)
 
 
 @kafka.command()
@@ -68,7 +68,7 @@ def down(options: Options, delete: bool, json_: bool) -> None:
         shutil.rmtree(work.places.broker.parent, ignore_errors=True)
     words = "Kafka has stopped" if was_up else "Kafka was not running"
     words += "; its data was deleted" if delete else ""
-    tables.print_either(words, {"ended": was_up, "deleted": delete}, json_=json_)
+    output.print_either(words, {"ended": was_up, "deleted": delete}, json_=json_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def running_broker(places: StatePaths) -> DevBroker | None:
     if body is None:
         return None
     found = Process(body["pid"], body["started"], body["boot"])
-    if not processes.is_alive(found):
+    if not process_identity.is_alive(found):
         return None
     return DevBroker(found, body["port"], bool(body.get("is_of_demo")))
 
@@ -129,7 +129,7 @@ def stop_broker(places: StatePaths) -> bool:
         return False
     process.ask_to_end(found.process)
     deadline = time.monotonic() + STOP_S
-    while processes.is_alive(found.process):
+    while process_identity.is_alive(found.process):
         process.collect_children()
         if time.monotonic() > deadline:
             process.end_now(found.process)
@@ -170,7 +170,7 @@ def _format(home: Path, path: Path) -> None:
 
 def _await(started: Process, port: int, log: Path, is_cancelled: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_S
-    while processes.is_alive(started) and time.monotonic() < deadline:
+    while process_identity.is_alive(started) and time.monotonic() < deadline:
         if is_cancelled():
             return
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 from rich.text import Text
 
-from headrace.cli import tables as printing
+from headrace.cli import output as printing
 from headrace.cli.options import Options, pass_options_and_json, shared_options
 from headrace.errors import ConfigError
 from headrace.explore.quarantine import Quarantine, quarantines

@@ -1,4 +1,4 @@
-"""`run` and `demo`: a pipeline in the foreground. See foreground.py and demo_session.py.
+"""`run` and `demo`: a pipeline in the foreground. See run_session.py and demo_session.py.
 
 Imports little: signals have to be handled before Python imports the rest, which takes a second.
 """
@@ -32,10 +32,10 @@ def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> No
     A file without Headrace definitions is a script: it runs unchanged, with ARGS as its arguments.
     """
     with Interrupts() as interrupts:
-        from headrace.cli import foreground
+        from headrace.cli import run_session
 
         work = options.open()
-        raise click.exceptions.Exit(foreground.run(work, name, args, interrupts, replace))
+        raise click.exceptions.Exit(run_session.run(work, name, args, interrupts, replace))
 
 
 @click.command()

@@ -16,7 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from headrace.cli import definitions, spinner
-from headrace.cli import tables as printing
+from headrace.cli import output as printing
 from headrace.cli.options import Options, Seconds, pass_options_and_json
 from headrace.errors import SetupError, SqlError, error_from_dict
 from headrace.explore import catalog, dialect

@@ -1,4 +1,4 @@
-"""Commands that show the present: `status`, `wait`, `lag`. The tables are in tables.py."""
+"""Commands that show the present: `status`, `wait`, `lag`. The tables are in output.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from headrace.cli import tables
+from headrace.cli import output
 from headrace.cli.options import Options, Seconds, pass_options_and_json
 from headrace.errors import Error
 from headrace.model.status import OVER, WORKING, PipelineStatus, QueryStatus, State
@@ -26,13 +26,13 @@ def status(options: Options, names: tuple[str, ...], watch: bool, json_: bool) -
     """Show what is running, its state, and why."""
     work = options.open()
     if watch:
-        tables.watch(lambda: project_status.overview(work, names), json_=json_)
+        output.watch(lambda: project_status.overview(work, names), json_=json_)
         return
     seen = project_status.overview(work, names)
     if json_:
-        tables.print_json(seen.to_json())
+        output.print_json(seen.to_json())
     else:
-        tables.print_overview(seen)
+        output.print_overview(seen)
 
 
 @click.command()
@@ -50,7 +50,7 @@ def wait(options: Options, name: str, until: str, timeout: float, json_: bool) -
     """Wait for a state; exit with code 1 on timeout."""
     seen = wait_until(options.open(), name, until, timeout)
     words = f"{seen.name} is {seen.state}: {seen.why}"
-    tables.print_either(words, seen.to_json(), json_=json_)
+    output.print_either(words, seen.to_json(), json_=json_)
 
 
 def wait_until(work: Workspace, name: str, until: str, timeout_s: float) -> PipelineStatus:
@@ -126,8 +126,8 @@ def lag(options: Options, name: str | None, partitions: bool, json_: bool) -> No
     measured = [lag.as_of(now) for lag in state_lag.read(work.places).values()]
     found = [lag for lag in measured if wanted in (None, lag.pipeline)]
     if json_:
-        tables.print_json({"queries": [lag.to_json() for lag in found]})
+        output.print_json({"queries": [lag.to_json() for lag in found]})
     elif found:
-        tables.print_lag(found, now, partitions=partitions)
+        output.print_lag(found, now, partitions=partitions)
     else:
         click.echo("No lag known: no query that reads a broker has run under a supervisor yet.")

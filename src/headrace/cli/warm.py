@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli import spinner, tables
+from headrace.cli import output, spinner
 from headrace.cli.options import as_json
 from headrace.driver import class_archive, java
 from headrace.errors import SetupError
@@ -33,7 +33,7 @@ def warm(json_: bool) -> None:
     took, size = time.monotonic() - began, archive.stat().st_size
     words = f"Archived Spark's classes: {size / 1e6:.0f} MB in {took:.0f} s.\n  {archive}"
     body = {"path": str(archive), "bytes": size, "took_s": round(took, 1)}
-    tables.print_either(words, body, json_=json_)
+    output.print_either(words, body, json_=json_)
 
 
 def keep(archive: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from headrace.cli import tables
+from headrace.cli import output
 from headrace.cli.errors import in_words
 from headrace.cli.options import Options, pass_options_and_json
 from headrace.errors import Error
@@ -32,7 +32,7 @@ def why(options: Options, name: str, json_: bool) -> None:
     explanation = explain(work, name)
     gone = describe_gaps(work, explanation)
     if json_:
-        tables.print_json({**explanation.to_json(), "gone": gone})
+        output.print_json({**explanation.to_json(), "gone": gone})
     else:
         print_words(explanation, gone)
 

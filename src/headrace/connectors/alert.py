@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings
 from headrace.connectors import alert_rows
-from headrace.connectors import columns as named
+from headrace.connectors import column_names as named
 from headrace.connectors.alert_topic import AlertTopic, Owner, topic_of
 from headrace.connectors.connector import (
     Capabilities,

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from headrace.config import Settings
 from headrace.connectors import alert_rows
 from headrace.connectors.connector import Capabilities, Connector
-from headrace.connectors.field_parser import build_from_fields
 from headrace.connectors.kafka import producer_options
 from headrace.connectors.kafka.connector import Kafka, kafka
 from headrace.connectors.kafka.topic_follower import Record
+from headrace.connectors.settings_fields import build_from_fields
 from headrace.model.alerts import AlertRow, TopicRow
 
 if TYPE_CHECKING:

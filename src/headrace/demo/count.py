@@ -1,6 +1,6 @@
 """Counts lost and duplicated rows: compares every output of the demo with its input. Pure.
 
-Both sides are read by plain Python (`expected`, `outputs`): an error in Spark cannot hide itself.
+Both sides are read by plain Python (`input_reader`, `outputs`): an error in Spark cannot hide.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.demo.expected import LoggedLine, log_of
-from headrace.testing import oracle
+from headrace.demo.input_reader import LoggedLine, log_of
+from headrace.testing import row_comparison
 
 MINUTE_US = 60_000_000
 WATERMARK_US = 10 * MINUTE_US  # as in project/pipelines/metrics.py
@@ -148,7 +148,7 @@ def count(want: Expected, found: Outputs, at_least_once: Collection[str] = ()) -
 
 
 def count_rows(want: Counter[Any], found: Counter[Any], *, may_repeat: bool = False) -> OutputCount:
-    difference = oracle.compare(want, found)
+    difference = row_comparison.compare(want, found)
     doubled, unexpected = difference.doubled.total(), difference.unexpected.total()
     return OutputCount(
         lost=difference.lost.total(),
@@ -160,7 +160,7 @@ def count_rows(want: Counter[Any], found: Counter[Any], *, may_repeat: bool = Fa
 
 def count_minutes(want: Mapping[int, int], found: Mapping[int, int], newest: int) -> OutputCount:
     """Rows that are missing from a minute which the watermark has passed are late, not lost."""
-    difference = oracle.compare(Counter(want), Counter(found))
+    difference = row_comparison.compare(Counter(want), Counter(found))
     missing = difference.lost.items()
     late = {m: n for m, n in missing if m + MINUTE_US <= newest - WATERMARK_US}
     doubled = difference.doubled + difference.unexpected

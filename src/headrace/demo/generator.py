@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from headrace.demo import expected, lines
+from headrace.demo import input_reader, log_lines
 from headrace.demo.paths import DemoPaths
 from headrace.errors import Error
 from headrace.json_file import read_json
@@ -80,11 +80,11 @@ def next_tick(places: DemoPaths) -> int:
     places.own.mkdir(parents=True, exist_ok=True)
     places.incoming.mkdir(parents=True, exist_ok=True)
     _drop_torn_line(places.truth)
-    recorded = {str(entry["file"]) for entry in expected.entries(places.truth)}
+    recorded = {str(entry["file"]) for entry in input_reader.entries(places.truth)}
     names = sorted(p.name for p in places.incoming.iterdir() if _NAME.fullmatch(p.name))
     for name in names:
         if name not in recorded:
-            _append(places.truth, expected.entry_from_file(places.incoming / name))
+            _append(places.truth, input_reader.entry_from_file(places.incoming / name))
     numbers = [int(match[1]) for name in {*names, *recorded} if (match := _NAME.fullmatch(name))]
     return max(numbers, default=-1) + 1
 
@@ -93,7 +93,7 @@ def write(
     places: DemoPaths, tick: int, now: float, rate: int, seed: int, send: Send | None = None
 ) -> str:
     """Write (or send) and record one second of logs. Returns the name of the file."""
-    made = lines.second(tick, now, rate, seed)
+    made = log_lines.second(tick, now, rate, seed)
     name = f"logs-{tick:09d}.json"
     if send is not None:
         send(made.lines)

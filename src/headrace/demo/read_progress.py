@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from headrace.checkpoints import committed_files, layout
+from headrace.checkpoints import checkpoint_content, committed_files
 from headrace.config import Settings
 from headrace.demo import outputs
 from headrace.demo.paths import PIPELINE, DemoPaths
@@ -100,14 +100,14 @@ def last_read(checkpoint: Path) -> str | None:
 
 
 def _log_offset(checkpoint: Path) -> int | None:
-    batch = layout.last_committed_batch(checkpoint)
+    batch = checkpoint_content.last_committed_batch(checkpoint)
     if batch is None:
         return None
     try:
         text = (checkpoint / "offsets" / str(batch)).read_text("utf-8")
     except FileNotFoundError:
         return None
-    lines = layout.source_lines(text)
+    lines = checkpoint_content.source_lines(text)
     match = re.fullmatch(r'\{"logOffset":(\d+)\}', lines[0].strip()) if lines else None
     return int(match[1]) if match else None
 

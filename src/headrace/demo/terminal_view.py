@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headrace.demo.count import Count, hours_and_minutes
 from headrace.demo.latency import Latency
-from headrace.demo.totals import Total
+from headrace.demo.run_totals import Total
 from headrace.model.status import PipelineStatus, State
 from headrace.model.times import clock
 from headrace.store.alerts import StoredAlert

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import secrets
 from headrace.driver import session
-from headrace.driver.input_files import InputLoss
-from headrace.driver.queries import RunningQuery
+from headrace.driver.changed_files import InputLoss
+from headrace.driver.running_queries import RunningQuery
 from headrace.errors import Error, each_of
 from headrace.failures.catalogue_entry import FailureKind
 from headrace.failures.classifier import Classification, FailureText, classify

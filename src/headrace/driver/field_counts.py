@@ -1,4 +1,4 @@
-"""Counts null and unknown fields in a sample of raw records. Pure; called by `batch_counts`.
+"""Counts null and unknown fields in a sample of raw records. Pure; called by `quality_counts`.
 
 Invariant: returns names of fields, never values. A value that Spark might parse counts as not null:
 it is better to miss a change than to report a false one.

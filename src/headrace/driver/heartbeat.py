@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from headrace import config
-from headrace.driver.epochs import EpochTracker
-from headrace.driver.queries import Queries, RunningQuery
+from headrace.driver.continuous_progress import EpochTracker
+from headrace.driver.running_queries import Queries, RunningQuery
 from headrace.model import progress
 from headrace.model.events import EventKind
 

@@ -1,6 +1,6 @@
 """Joins of a stream with a static table, and how many rows they drop.
 
-Joins are found once, in the analysed plan. After a batch `batch_counts` reads the metrics that
+Joins are found once, in the analysed plan. After a batch `quality_counts` reads the metrics that
 Spark keeps for every operator anyway, so counting costs the query nothing.
 """
 

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace import config, json_file, logs, processes
+from headrace import config, json_file, logs, process_identity
 from headrace.driver import exit_report, java, pipeline, script, session, spark_sql
 from headrace.driver.events import EventsFile
-from headrace.driver.queries import Queries
+from headrace.driver.running_queries import Queries
 from headrace.driver.signals import Signals
 from headrace.errors import Error
 from headrace.model.events import EventKind
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> None:
     spec = RunSpec.from_json(json_file.read_json(run_dir / "run.json") or {})
     run = _Run(spec, run_dir)
     run.signals.install()
-    me = processes.identify(os.getpid())
+    me = process_identity.identify(os.getpid())
     json_file.write_json(run_dir / "process.json", me.to_json() if me else {})
     os.chdir(spec.project)
     logs.configure(is_guest=spec.script, pipeline=spec.pipeline, run=spec.run)

@@ -1,6 +1,6 @@
 """Places where records are parsed into columns: `hr.parse_json`, and file sources with a schema.
 
-Found once, when a pipeline is built or a script starts a query. `batch_counts` samples their
+Found once, when a pipeline is built or a script starts a query. `quality_counts` samples their
 records. Invariant: the parsed value is a record of the source, unchanged. After a filter the sample
 also has records that are not parsed (`is_filtered`).
 """

@@ -31,9 +31,9 @@ from headrace.driver import (
     realtime,
     session,
 )
-from headrace.driver import queries as driver_queries
-from headrace.driver.queries import Claim, Queries, RunningQuery
+from headrace.driver import running_queries as driver_queries
 from headrace.driver.run_loop import RunLoop
+from headrace.driver.running_queries import Claim, Queries, RunningQuery
 from headrace.driver.signals import Signals
 from headrace.errors import Error, Problems, each_of, together
 from headrace.model.events import EventKind

@@ -1,8 +1,8 @@
 """Asks the brokers when the records of a batch were written, and for a sample of them.
 
-Called for every batch, on Spark's bus; used by `freshness` and `batch_counts`. Invariant: waits for
-`WITHIN_S`, and twice as long only while partition leaders move. `fetch_times` never raises, and
-takes at most one part in `REST` of the time: some batches have no ages.
+Called for every batch, on Spark's bus; used by `freshness` and `quality_counts`. Invariant: waits
+for at most `WITHIN_S`, or twice as long while partition leaders move. `fetch_times` never raises,
+and takes at most one part in `REST` of the time, so some batches have no ages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A sample of a batch's raw records, read again from their file or topic.
 
-Called by `batch_counts`, on Spark's bus. Invariant: bounded in bytes and records.
+Called by `quality_counts`, on Spark's bus. Invariant: bounded in bytes and records.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 from headrace.driver import exit_report
 from headrace.driver.drain import DrainResult, drain
 from headrace.driver.heartbeat import Sampler
-from headrace.driver.queries import Queries, RunningQuery
+from headrace.driver.running_queries import Queries, RunningQuery
 from headrace.driver.signals import Signals
 from headrace.model.events import EventKind
 from headrace.model.limits import DrainLimits

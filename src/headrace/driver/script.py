@@ -24,21 +24,21 @@ from typing import TYPE_CHECKING, Any
 from headrace import config, secrets
 from headrace.connectors import jars
 from headrace.connectors.files import FORMATS
-from headrace.define import versions
+from headrace.define import code_versions
 from headrace.driver import (
     class_archive,
     exit_report,
-    interpreter,
     pipeline,
     plan_analysis,
+    script_execution,
     script_packages,
     session,
 )
-from headrace.driver import queries as driver_queries
+from headrace.driver import running_queries as driver_queries
 from headrace.driver.count_plan import plan_script_counts
 from headrace.driver.drain import drain
-from headrace.driver.queries import Claim, Queries, RunningQuery
 from headrace.driver.run_loop import RunLoop
+from headrace.driver.running_queries import Claim, Queries, RunningQuery
 from headrace.driver.script_queries import ScriptQueries
 from headrace.driver.signals import Signals
 from headrace.errors import DefinitionError, Error
@@ -126,7 +126,7 @@ def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_loca
 
 
 def _copy(spec: RunSpec) -> Path:
-    return versions.code_path(StatePaths(Path(spec.state)), spec.version, spec.file)
+    return code_versions.code_path(StatePaths(Path(spec.state)), spec.version, spec.file)
 
 
 def _original(spec: RunSpec) -> Path:
@@ -137,13 +137,13 @@ def _original(spec: RunSpec) -> Path:
 def _execute(script: _Script, run_dir: Path) -> Exit | None:
     """Run it as `python script.py ARGS` would. Returns None unless it fails."""
     try:
-        interpreter.execute(_copy(script.spec), _original(script.spec), script.spec.args)
+        script_execution.execute(_copy(script.spec), _original(script.spec), script.spec.args)
     except BaseException as exc:
         if not isinstance(exc, SystemExit) or exc.code not in (None, 0):
             if isinstance(exc, Error):
                 logger.error("%s", exc)
             else:
-                interpreter.show(exc)
+                script_execution.show(exc)
             return exit_report.from_exception(exc, run_dir)
     # As Python does at exit: end idle thread pools, and wait for non-daemon threads.
     threading._shutdown()  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import config
-from headrace.connectors import spark_formats
+from headrace.connectors import undeclared_connectors
 from headrace.connectors.connector import Connector
 from headrace.connectors.files import ddl
 from headrace.define import guarantee, triggers
@@ -87,12 +87,12 @@ class ScriptQueries:
 def _sink(sink: Any) -> Connector:
     name = class_of(sink).removesuffix("$")
     if name != "FileStreamSink":
-        return spark_formats.identify_sink(name)
+        return undeclared_connectors.identify_sink(name)
     place = str(sink.toString()).removeprefix("FileSink[").removesuffix("]")
     member = sink.getClass().getDeclaredField("fileFormat")
     member.setAccessible(True)
     format_ = str(member.get(sink).shortName()).lower()
-    return spark_formats.file_sink(str(config.local_path(place) or place), format_)
+    return undeclared_connectors.file_sink(str(config.local_path(place) or place), format_)
 
 
 def _trigger(trigger: Any) -> triggers.Trigger:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.connectors import spark_formats
+from headrace.connectors import undeclared_connectors
 from headrace.connectors.connector import Connector
 from headrace.driver import plan_analysis
 
@@ -52,4 +52,4 @@ def free_name(source: DetectedSource, taken: Mapping[str, object]) -> str:
 
 def _sources(frame: DataFrame, project: Path) -> Iterator[DetectedSource]:
     for kind, option in plan_analysis.relations(frame):
-        yield DetectedSource(*spark_formats.identify_source(kind, option, project))
+        yield DetectedSource(*undeclared_connectors.identify_source(kind, option, project))

@@ -17,7 +17,7 @@ from headrace import config, json_file
 from headrace.checkpoints import committed_files
 from headrace.connectors import kinds
 from headrace.driver import pipeline, plan_analysis
-from headrace.driver.queries import Queries
+from headrace.driver.running_queries import Queries
 from headrace.errors import SqlError
 from headrace.explore import live_tables
 from headrace.explore.result import AsOf, plain

@@ -7,14 +7,14 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DefinitionError, Error
-from headrace.notebook import batch, chart, kernel, output, renderer
+from headrace.notebook import batch_io, chart, kernel, output, renderer
 from headrace.notebook import rows as notebook_rows
 from headrace.notebook.cell_text import Rows
 from headrace.notebook.display_options import DisplayOptions, parse_options
+from headrace.notebook.followed_query import END_S, StartedQuery, UserQuery
 from headrace.notebook.query_watch import GONE, QueryWatch, RateHistory, condition
 from headrace.notebook.renderer import Condition
-from headrace.notebook.targets import END_S, StartedQuery, UserQuery
-from headrace.transforms import columns
+from headrace.transforms import column_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,9 +43,9 @@ def display(
     from pyspark.sql.streaming import StreamingQuery
 
     options = parse_options(title, chart, x, y, rows, every)
-    frame = batch.sql(what, spark=spark) if isinstance(what, str) else what
+    frame = batch_io.sql(what, spark=spark) if isinstance(what, str) else what
     if isinstance(frame, StreamingQuery):
-        return Display(options, UserQuery(frame, spark or batch.active(), options))
+        return Display(options, UserQuery(frame, spark or batch_io.active(), options))
     if not isinstance(frame, DataFrame):
         raise DefinitionError(
             f"hr.display cannot show a {type(what).__name__}.",
@@ -53,7 +53,7 @@ def display(
             fix="To show a pandas DataFrame: hr.display(spark.createDataFrame(…))",
             slug="not-a-dataframe",
         )
-    columns.require(frame, "display", filter(None, (options.x, *options.y)))
+    column_names.require(frame, "display", filter(None, (options.x, *options.y)))
     if frame.isStreaming:
         return Display(options, StartedQuery(frame, options))
     return Display(options, None, notebook_rows.read_frame(frame, options.rows))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.errors import ConnectorError
-from headrace.notebook import batch
+from headrace.notebook import batch_io
 from headrace.notebook.display import Display, display
 from headrace.spelling import closest
 
@@ -32,7 +32,7 @@ def sql(line: str, cell: str) -> Display | None:
     Options as for hr.display: %%sql title="Orders" chart=bar x=item y=amount
     """
     options = _options(line)
-    frame = batch.sql(cell)
+    frame = batch_io.sql(cell)
     return display(frame, **options) if frame.columns else None  # a command has no result
 
 

@@ -15,7 +15,7 @@ from headrace.connectors.kafka.broker_client import BrokerClient
 from headrace.errors import SetupError
 from headrace.model.gaps import Gap
 from headrace.model.pipeline import Definition, Node, Query
-from headrace.project import topics
+from headrace.project import broker_connectors
 from headrace.project.workspace import Workspace
 from headrace.state import definitions, desired
 
@@ -76,7 +76,7 @@ def _find_in_query(definition: Definition, query: Query) -> Iterator[Gap]:
             "yourself.",
             slug="checkpoint-elsewhere",
         )
-    for connector in topics.read_by(definition, query, raises=True):
+    for connector in broker_connectors.read_by(definition, query, raises=True):
         mine = {topic: parts for topic, parts in read.items() if connector.covers(topic)}
         if not mine:
             continue

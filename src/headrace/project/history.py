@@ -13,18 +13,18 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from headrace.define import versions as kept
+from headrace.define import code_versions as kept
 from headrace.errors import ConfigError
 from headrace.failures.redaction import redact
 from headrace.model.events import Event, EventKind
 from headrace.model.times import clock, span
-from headrace.project import runs, status, tail
+from headrace.printable_text import printable
+from headrace.project import log_tail, runs, status
 from headrace.project.workspace import Workspace, resolve_pipeline, resolve_query
 from headrace.state import desired
 from headrace.state.event_file import EventFile, last_events
 from headrace.store import db
 from headrace.store import events as recorded
-from headrace.terminal import printable
 
 POLL_S = 0.25
 LINES_MAX = 5_000  # of a run's end, to find its newest progress in
@@ -51,18 +51,18 @@ def log_lines(
     def safe(lines: list[str]) -> Iterator[LogLine]:
         return (LogLine(current, safe_line(line, work.secrets)) for line in lines)
 
-    lines, position = tail.last_lines(work.places.log(current), count)
+    lines, position = log_tail.last_lines(work.places.log(current), count)
     yield from safe(lines)
     if not follow:
         return
-    growing = tail.Tail(work.places.log(current), position)
+    growing = log_tail.Tail(work.places.log(current), position)
     while True:
         yield from safe(growing.lines())
         newest = current if run else _newest(work, pipeline)
         if newest != current:
             yield from safe(growing.lines(whole=False))
             yield LogLine(newest, f"--- {newest} ---")
-            current, growing = newest, tail.Tail(work.places.log(newest))
+            current, growing = newest, log_tail.Tail(work.places.log(newest))
         time.sleep(POLL_S)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from headrace import processes
+from headrace import process_identity
 from headrace.model.runs import Run, parse_run_name
 from headrace.model.state_paths import StatePaths
 from headrace.state import run_folders
@@ -49,7 +49,7 @@ def last_ended(places: StatePaths, pipeline: str) -> Run | None:
 
 def is_live(run: Run) -> bool:
     """Its driver's process lives (and not another one with its pid)."""
-    return run.process is not None and run.exit is None and processes.is_alive(run.process)
+    return run.process is not None and run.exit is None and process_identity.is_alive(run.process)
 
 
 def is_open(run: Run) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from headrace.define import versions
+from headrace.define import code_versions
 from headrace.health import judgement
 from headrace.health.conditions import table
-from headrace.health.outcomes import why_give_up
+from headrace.health.past_runs import why_give_up
 from headrace.health.run_view import RunView, fold_all
 from headrace.model.events import EventKind
 from headrace.model.exports import Export
@@ -26,7 +26,7 @@ from headrace.project.workspace import Workspace, resolve_query
 from headrace.state import definitions, desired, exports, page, run_folders, supervisor_lookup
 from headrace.state import lag as state_lag
 from headrace.state.event_file import EventFile, last_events
-from headrace.store import db, pipelines
+from headrace.store import db, pipeline_status
 
 NOBODY = "The supervisor is not running: nothing is watched or restarted. Fix: headrace up"
 FIRST_BYTES = 1 << 20
@@ -88,7 +88,7 @@ def statuses(work: Workspace, supervisor: Process | None) -> list[PipelineStatus
     """Without `edited`."""
     wanted = {item.pipeline: item for item in desired.read_all(work.places)}
     history = work.places.history
-    stored = db.read(history, pipelines.read_all, is_optional=True) if supervisor else None
+    stored = db.read(history, pipeline_status.read_all, is_optional=True) if supervisor else None
     rows = {status.name: status for status in stored or ()}
     return [
         rows.get(name) or _from_files(work, item, is_kept=supervisor is not None)
@@ -101,7 +101,7 @@ def status_of(work: Workspace, pipeline: str) -> PipelineStatus | None:
     if item is None:
         return None
     is_kept = supervisor_lookup.running(work.places) is not None
-    ask = partial(pipelines.read, name=pipeline)
+    ask = partial(pipeline_status.read, name=pipeline)
     found = db.read(work.places.history, ask, is_optional=True) if is_kept else None
     found = found or _from_files(work, item, is_kept=is_kept)
     return _with_warnings(work, _with_lag(found, state_lag.read(work.places), time.time()))
@@ -224,4 +224,4 @@ def is_edited(work: Workspace, version: str | None) -> bool:
     """The working tree differs from this version."""
     if not version or not work.places.code(version).is_dir():
         return False
-    return bool(versions.differs(work.project, work.places, version, work.settings.include))
+    return bool(code_versions.differs(work.project, work.places, version, work.settings.include))

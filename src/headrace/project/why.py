@@ -13,7 +13,7 @@ from typing import Any
 from headrace.model.runs import BAD_ENDINGS, Exit
 from headrace.model.status import PipelineStatus, QueryStatus, State
 from headrace.model.times import clock, span
-from headrace.project import runs, tail
+from headrace.project import log_tail, runs
 from headrace.project import status as project_status
 from headrace.project.workspace import Workspace, resolve_query
 from headrace.state import supervisor_lookup
@@ -133,7 +133,7 @@ def _end_of_trace(trace: str | None) -> tuple[str, ...]:
     """The last lines of a trace: its Python traceback, if it has one."""
     if trace is None:
         return ()
-    lines, _ = tail.last_lines(Path(trace), 2_000)
+    lines, _ = log_tail.last_lines(Path(trace), 2_000)
     python = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
     if python:
         end = next((n for n in range(python[-1], len(lines)) if not lines[n].strip()), len(lines))

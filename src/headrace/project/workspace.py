@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headrace import config, processes, secrets
+from headrace import config, process_identity, secrets
 from headrace.config import Settings
 from headrace.define import loader
 from headrace.errors import ConfigError, Error
@@ -58,7 +58,7 @@ class Workspace:
         """Values of secret references, also from the environment of the supervisor: a service often
         has variables that the user's shell lacks."""
         running = supervisor_lookup.running(self.places)
-        theirs = processes.environment(running.pid) if running else {}
+        theirs = process_identity.environment(running.pid) if running else {}
         raw = self.settings.raw
         return secrets.values(raw) | secrets.values(raw, theirs)
 

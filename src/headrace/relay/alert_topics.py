@@ -24,7 +24,7 @@ from headrace.model.runs import pipeline_of
 from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import Workspace
 from headrace.relay.alert_topic import AlertTopicReader
-from headrace.state import alert_topics, definitions, desired, run_folders
+from headrace.state import alert_topic_status, definitions, desired, run_folders
 from headrace.state.installation import home
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class AlertTopics:
         ]
         if states != self._written:
             try:
-                alert_topics.write(work.places, states)
+                alert_topic_status.write(work.places, states)
                 self._written = states
             except OSError as exc:
                 problems.append(f"alerttopics.json cannot be written: {exc.strerror or exc}")
@@ -89,7 +89,7 @@ class AlertTopics:
     def _remember(self, work: Workspace) -> None:
         """Entries of an earlier relay."""
         self._wanted = {}
-        for line in alert_topics.read(work.places):
+        for line in alert_topic_status.read(work.places):
             for one in _wanted_topics(work, line.pipeline, line.version, line.profile):
                 if one.query == line.query and (one.topic is None or one.topic.topic == line.topic):
                     self._wanted[one.name] = one

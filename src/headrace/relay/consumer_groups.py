@@ -15,7 +15,7 @@ from headrace.checkpoints.positions import Positions
 from headrace.connectors.kafka.consumer_groups import ConsumerGroups
 from headrace.errors import Error, SetupError
 from headrace.model.lag import QueryLag
-from headrace.project import topics
+from headrace.project import broker_connectors
 from headrace.project.workspace import Workspace
 from headrace.relay import lag
 
@@ -48,7 +48,7 @@ class GroupMirror:
             names = {"pipeline": one.pipeline, "query": one.query, "profile": definition.profile}
             for name, value in names.items():
                 group = group.replace(f"{{{name}}}", value)
-            problem = self._move(group, topics.read_by(definition, query), one, down)
+            problem = self._move(group, broker_connectors.read_by(definition, query), one, down)
             results[one.pipeline, one.query] = (group, problem)
 
     def with_group(self, one: QueryLag) -> QueryLag:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.config import Settings
 from headrace.connectors.kafka.producer import Producer
 from headrace.errors import Error
-from headrace.project import project_sinks
+from headrace.project import own_topics
 from headrace.project.workspace import Workspace
 from headrace.relay.exporter import Exporter, SendResult
 
@@ -71,7 +71,7 @@ class KafkaMetrics:
         self._topic = self._asked = None
 
     def _choose(self, settings: Settings) -> None:
-        asked = project_sinks.metrics(settings)
+        asked = own_topics.metrics(settings)
         if asked != self._asked:
             self.close()
             self._asked = asked

@@ -19,7 +19,7 @@ from headrace.errors import Error
 from headrace.model import lag
 from headrace.model.lag import PartitionLag, QueryLag
 from headrace.model.pipeline import Definition, Query
-from headrace.project import topics
+from headrace.project import broker_connectors
 from headrace.project.workspace import Workspace
 from headrace.state import definitions
 
@@ -77,7 +77,7 @@ class LagMonitor:
             return replace(found, problem="its checkpoint is not on a disk of this machine")
         partitions: list[PartitionLag] = []
         gone: list[str] = []
-        for connector in topics.read_by(definition, query):
+        for connector in broker_connectors.read_by(definition, query):
             try:
                 mine = {t: read.pop(t) for t in list(read) if connector.covers(t)}
                 if mine and connector.servers not in down:
@@ -137,7 +137,7 @@ class LagMonitor:
     def _seconds_since_write(self, query: Query, now: float) -> float | None:
         """The offsets of a real-time query are those of its last batch; its sink's topic shows what
         it does now. An error there is not a lag, and is retried only after a while."""
-        sink = topics.kafka_sink(query)
+        sink = broker_connectors.kafka_sink(query)
         if sink is None or sink.topic is None:
             return None
         place = (sink.servers, sink.topic)
@@ -167,5 +167,5 @@ class LagMonitor:
 
 def queries(work: Workspace) -> Iterator[tuple[Definition, Query]]:
     for found in definitions.deployed(work.places):
-        if topics.has_any(found):
+        if broker_connectors.has_any(found):
             yield from ((found, query) for query in found.queries if query.checkpoint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace import processes
+from headrace import process_identity
 from headrace.json_file import read_valid
 from headrace.model.runs import Process
 from headrace.model.state_paths import StatePaths
@@ -11,5 +11,5 @@ from headrace.model.web import Listening
 
 def listening(places: StatePaths) -> Listening | None:
     found = read_valid(places.web, Listening.from_json)
-    is_alive = found and processes.is_alive(Process(found.pid, found.started, found.boot))
+    is_alive = found and process_identity.is_alive(Process(found.pid, found.started, found.boot))
     return found if is_alive else None

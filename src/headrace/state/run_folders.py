@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headrace import processes
+from headrace import process_identity
 from headrace.errors import StoreError
 from headrace.json_file import read_json, write_json
 from headrace.model.runs import (
@@ -203,7 +203,7 @@ def _is_leftover(places: StatePaths, run: str) -> bool:
     """By its run.json: a pipeline may be called "check", too."""
     body = _read(places.spec(run), dict) or {}
     process = process_of(places, run)
-    is_alive = process is not None and processes.is_alive(process)
+    is_alive = process is not None and process_identity.is_alive(process)
     return bool(body.get("define") or body.get("question")) and not is_alive
 
 

@@ -14,7 +14,7 @@ import sys
 import threading
 from pathlib import Path
 
-from headrace import processes
+from headrace import process_identity
 from headrace.json_file import read_valid, write_json
 from headrace.model.runs import Process
 from headrace.model.state_paths import StatePaths
@@ -29,17 +29,17 @@ _opening = threading.Lock()  # one thread must not close what another has just l
 def running(places: StatePaths) -> Process | None:
     """The supervisor's process, even if its record is missing."""
     holder = _holder(places.supervisor_lock)
-    return (processes.identify(holder) if holder else None) or find_recorded(places)
+    return (process_identity.identify(holder) if holder else None) or find_recorded(places)
 
 
 def find_recorded(places: StatePaths) -> Process | None:
     """The living process that supervisor.json names."""
     process = read_valid(places.supervisor_process, Process.from_json)
-    return process if process and processes.is_alive(process) else None
+    return process if process and process_identity.is_alive(process) else None
 
 
 def record(places: StatePaths) -> None:
-    me = processes.identify(os.getpid())
+    me = process_identity.identify(os.getpid())
     if me is not None:  # never None for a living process
         write_json(places.supervisor_process, me.to_json())
 

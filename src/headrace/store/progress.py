@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from headrace.model.progress import Progress
-from headrace.store import db, json_text, metrics
-from headrace.store.metrics import MetricBucket
+from headrace.store import db, json_text, rollups
+from headrace.store.rollups import MetricBucket
 
 POINTS_MAX = 10_000
 MINUTE_S, HOUR_S = 60, 3600
@@ -64,7 +64,7 @@ def add(
     """
     if progress.batch is None:
         return False
-    ages = metrics.parse_fresh(fresh)
+    ages = rollups.parse_fresh(fresh)
     with db.transaction(conn):
         gone = conn.execute(
             "SELECT batch FROM progress_pruned WHERE pipeline = ? AND run = ? AND query = ?",
@@ -79,7 +79,7 @@ def add(
             "at": at,
             **{name: getattr(progress, name) for name in (*_COUNTS, *_RATES)},
             "phases": json_text.dump_bounded(progress.phases),
-            "watermark": metrics.watermark_of(progress),
+            "watermark": rollups.watermark_of(progress),
             "dropped_by_watermark": progress.rows_late,
             "raw": json_text.dump_bounded(progress.raw),
             **{f"fresh_{name}": value for name, value in asdict(ages).items()},
@@ -92,7 +92,7 @@ def add(
         if done.rowcount == 0:
             return False
         for table, width_s in (("progress_minute", MINUTE_S), ("progress_hour", HOUR_S)):
-            _roll_up(conn, table, pipeline, query, metrics.bucket_of(progress, ages, at, width_s))
+            _roll_up(conn, table, pipeline, query, rollups.bucket_of(progress, ages, at, width_s))
         return True
 
 
@@ -152,7 +152,7 @@ def read_buckets(
             " AND at >= ? AND at < ? ORDER BY at",
             (step_s, step_s, pipeline, query, since, until),
         )
-    return metrics.merge_buckets((MetricBucket(*row) for row in found), step_s if table else None)
+    return rollups.merge_buckets((MetricBucket(*row) for row in found), step_s if table else None)
 
 
 class MinuteRate(NamedTuple):
@@ -212,11 +212,11 @@ def _roll_up(conn: db.Store, table: str, pipeline: str, query: str, bucket: Metr
 
 _SUMS = ", ".join(
     f"{column} = coalesce({column} + excluded.{column}, {column}, excluded.{column})"
-    for column in metrics.SUMS
+    for column in rollups.SUMS
 )
 _MAXIMA = ", ".join(
     f"{column} = coalesce(max({column}, excluded.{column}), {column}, excluded.{column})"
-    for column in metrics.MAXIMA
+    for column in rollups.MAXIMA
 )
 # The same order as `metrics.merge_buckets`: by time, then by the watermark itself.
 _LATER = (
@@ -242,6 +242,6 @@ _SINGLE = ", ".join(
         "state_rows, state_bytes",
         "watermark, iif(watermark IS NULL, NULL, at)",
         "fresh_n, fresh_p50_ms * fresh_n, fresh_p99_ms",
-        *(f"json_extract(phases, '$.{name}')" for name in metrics.PHASES.values()),
+        *(f"json_extract(phases, '$.{name}')" for name in rollups.PHASES.values()),
     )
 )

@@ -1,1 +1,1 @@
-"""The parent process: it keeps pipelines running. Begin with loop.py, then policy.py."""
+"""The parent process: it keeps pipelines running. Begin with loop.py, then decision_rules.py."""

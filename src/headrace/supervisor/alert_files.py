@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headrace.model.alerts import AlertRow
 from headrace.model.state_paths import StatePaths
-from headrace.supervisor.alert_topics import AlertTopicWatch
+from headrace.supervisor.alert_topic_watch import AlertTopicWatch
 from headrace.supervisor.store_writer import StoreWriter, Worked
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """The supervisor's loop: serves requests, observes runs, decides and acts. Start reading at `tick`.
 
-`policy.py` has the rules, `keeper.py` carries them out. Invariants: never two drivers of one
+`decision_rules.py` decides, `pipeline_keeper.py` acts. Invariants: never two drivers of one
 pipeline; a failure in a tick affects one step only, which is retried.
 """
 
@@ -15,19 +15,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from headrace import config, logs, processes
-from headrace.define import versions
+from headrace import config, logs, process_identity
+from headrace.define import code_versions
 from headrace.errors import ControlError, Error
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Desired, pipeline_of
 from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus
 from headrace.state import desired, requests
-from headrace.supervisor import lock, policy, process, recovery, requested_changes, sidecars, status
+from headrace.supervisor import (
+    decision_rules,
+    lock,
+    process,
+    recovery,
+    requested_changes,
+    sidecars,
+    status,
+)
 from headrace.supervisor.alert_files import AlertFileReader
 from headrace.supervisor.inbox import Inbox
-from headrace.supervisor.keeper import Keeper
-from headrace.supervisor.live_run import Shared
+from headrace.supervisor.pipeline_keeper import Keeper
+from headrace.supervisor.running_driver import Shared
 from headrace.supervisor.situation import PolicyLimits
 from headrace.supervisor.store_writer import StoreWriter, Worked
 
@@ -95,8 +103,7 @@ class Supervisor:
         self._due = {"tidy": 0.0, "prune": 0.0}
         self._problems: dict[str, float] = {}
         count = sum(keeper.live is not None for keeper in self.keepers.values())
-        known = len(self.keepers)
-        logger.info("supervisor started: %d pipelines known, %d running", known, count)
+        logger.info("supervisor started; pipelines: %d, running: %d", len(self.keepers), count)
 
     def run(self, stop: threading.Event, cut: threading.Event | None = None) -> None:
         """Runs until `stop` or a request to go down; then drains all, or with `cut`, cuts all."""
@@ -172,10 +179,11 @@ class Supervisor:
     ) -> None:
         situation = keeper.situation(left, open_alerts, self.is_going_down)
         if self._is_kept(keeper):
-            decisions = policy.decide(situation, now)
+            decisions = decision_rules.decide(situation, now)
         else:
             why = f"not controlled by the supervisor of `headrace run {self._only}`"
-            decisions = policy.leave_alone(situation, f"{why}; to start it: headrace up", now)
+            why += "; to start it: headrace up"
+            decisions = decision_rules.leave_alone(situation, why, now)
         keeper.act(decisions, now, _may_launch(self.keepers.values(), now))
 
     def _change(self, request: Request, now: float) -> str:
@@ -246,7 +254,7 @@ class Supervisor:
             self._due["prune"] = now + PRUNE_S
             self.history.prune(self.clock.wall(), now)
             requests.prune(self.places)
-            versions.prune(self.places, self.clock.wall())
+            code_versions.prune(self.places, self.clock.wall())
 
     @contextlib.contextmanager
     def _guard(self, step: str, now: float) -> Iterator[None]:
@@ -310,7 +318,7 @@ def _survivors(places: StatePaths, keepers: list[Keeper]) -> dict[str, tuple[str
     if not dirty:
         return {}
     left: dict[str, set[str]] = {}
-    for found in processes.find_marked(places.state):
+    for found in process_identity.find_marked(places.state):
         left.setdefault(pipeline_of(found.run), set()).add(found.run)
     for keeper in dirty:
         keeper.is_dirty = keeper.name in left

@@ -1,7 +1,7 @@
 """Starts and ends processes: drivers, the supervisor, checks, companions.
 
 The only module with Popen and os.kill. Invariant: a process is signalled only after a check that it
-is ours (see `headrace/processes.py`), and nothing is started through a shell.
+is ours (see `headrace/process_identity.py`), and nothing is started through a shell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from headrace import config, processes
+from headrace import config, process_identity
 from headrace.errors import DefinitionError, SetupError
 from headrace.json_file import read_json, write_json
 from headrace.model.runs import Exit, Process, RunSpec, run_name
@@ -42,16 +42,18 @@ def spawn_driver(spec: RunSpec, places: StatePaths, command: Sequence[str] = DRI
     A run that starts no query does not carry the state mark: it must not count as a survivor.
     """
     run_dir = places.run(spec.run)
-    environment = {**os.environ, processes.RUN_MARK: spec.run, "PYTHONUNBUFFERED": "1"}
-    environment.pop(processes.STATE_MARK, None)
+    environment = {**os.environ, process_identity.RUN_MARK: spec.run, "PYTHONUNBUFFERED": "1"}
+    environment.pop(process_identity.STATE_MARK, None)
     if not (spec.define or spec.question):
-        environment[processes.STATE_MARK] = str(places.state)
+        environment[process_identity.STATE_MARK] = str(places.state)
     arguments = [*command, str(run_dir)]
     child = _spawn(arguments, Path(spec.project), places.log(spec.run), env=environment)
     _children.append(child)
     _codes.pop(child.pid, None)  # of an earlier child with this pid
     # A dead child stays a zombie until polled, so its pid cannot be reused yet.
-    return processes.identify(child.pid) or Process(child.pid, 0.0, processes.boot_id())
+    return process_identity.identify(child.pid) or Process(
+        child.pid, 0.0, process_identity.boot_id()
+    )
 
 
 def _spawn(
@@ -109,8 +111,8 @@ def end_now(process: Process) -> bool:
 
 def dump_threads(jvm_pid: int, run: str, state: Path) -> bool:
     """SIGQUIT: a JVM prints its threads to its output, the driver.log, and continues."""
-    process = processes.identify(jvm_pid)
-    if process is None or not processes.is_marked(process, run, state):
+    process = process_identity.identify(jvm_pid)
+    if process is None or not process_identity.is_marked(process, run, state):
         return False
     return _is_java(jvm_pid) and _signal(process, signal.SIGQUIT)
 
@@ -126,7 +128,7 @@ def _is_java(pid: int) -> bool:
 
 
 def _signal(process: Process, number: int) -> bool:
-    if process.pid <= 1 or process.pid == os.getpid() or not processes.is_alive(process):
+    if process.pid <= 1 or process.pid == os.getpid() or not process_identity.is_alive(process):
         return False
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process.pid, number)
@@ -156,7 +158,7 @@ def end_runs(runs: Collection[str], state: Path) -> int:
 
 
 def _processes_of(runs: Collection[str], state: Path) -> list[Process]:
-    return [marked.process for marked in processes.find_marked(state) if marked.run in runs]
+    return [marked.process for marked in process_identity.find_marked(state) if marked.run in runs]
 
 
 def start_supervisor(project: Path, profile: str) -> Process:
@@ -172,7 +174,7 @@ def start_supervisor(project: Path, profile: str) -> Process:
 def detach(command: Sequence[str], cwd: Path, log: Path) -> Process:
     """Starts a process that outlives this one and its terminal."""
     child = _spawn_detached(command, cwd, log)
-    process = processes.identify(child.pid)
+    process = process_identity.identify(child.pid)
     if process is None:
         fix = "Fix the error shown in that log, then run the command again."
         raise _error_with_log(f"{command[0]} exited immediately.", log, fix, slug="process-ended")
@@ -185,7 +187,7 @@ def _error_with_log(what: str, log: Path, fix: str, slug: str, begin: int = 0) -
 
 
 def _spawn_detached(command: Sequence[str], cwd: Path, log: Path) -> subprocess.Popen[bytes]:
-    marks = (processes.RUN_MARK, processes.STATE_MARK)
+    marks = (process_identity.RUN_MARK, process_identity.STATE_MARK)
     environment = {name: value for name, value in os.environ.items() if name not in marks}
     child = _spawn(command, cwd, log, env=environment, umask=0o077)
     _children.append(child)
@@ -222,10 +224,10 @@ def to_the_end(
     process = spawn_driver(spec, places, command)
     deadline = time.monotonic() + timeout_s
     try:
-        while processes.is_alive(process) and time.monotonic() < deadline:
+        while process_identity.is_alive(process) and time.monotonic() < deadline:
             collect_children()
             time.sleep(POLL_S)
-        if processes.is_alive(process):
+        if process_identity.is_alive(process):
             late = f"The {what} did not finish within {timeout_s:.0f} s."
             fix = "Look for code that runs when the file is imported, such as a network call."
             fix = "Raise --timeout." if spec.question else fix

@@ -11,13 +11,13 @@ import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace import processes
+from headrace import process_identity
 from headrace.model.runs import Desired, Process, RunSpec, Wanted
 from headrace.model.state_paths import StatePaths
 from headrace.state import desired, run_folders
 from headrace.supervisor import process
-from headrace.supervisor.keeper import Keeper
-from headrace.supervisor.live_run import RunningDriver, Shared
+from headrace.supervisor.pipeline_keeper import Keeper
+from headrace.supervisor.running_driver import RunningDriver, Shared
 from headrace.supervisor.situation import PolicyLimits
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def recover_keepers(
     for run in run_folders.runs(places):
         if run_folders.is_over(places, run):  # an earlier Headrace did not delete them
             run_folders.forget_secrets(places, run)
-    marked = processes.find_marked(places.state)
+    marked = process_identity.find_marked(places.state)
     wanted = {item.pipeline: item for item in desired.read_all(places)}
     for name, item in wanted.items():
         if item == desired.damaged_placeholder(name):
@@ -84,13 +84,16 @@ def _desired_from_run(spec: RunSpec, wanted: Wanted, by: str) -> Desired:
     )
 
 
-def _is_alive(specs: Sequence[RunSpec], marked: Sequence[processes.MarkedProcess]) -> bool:
+def _is_alive(specs: Sequence[RunSpec], marked: Sequence[process_identity.MarkedProcess]) -> bool:
     runs = {spec.run for spec in specs}
     return any(process.run in runs for process in marked)
 
 
 def _recover(
-    keeper: Keeper, specs: Sequence[RunSpec], marked: Sequence[processes.MarkedProcess], now: float
+    keeper: Keeper,
+    specs: Sequence[RunSpec],
+    marked: Sequence[process_identity.MarkedProcess],
+    now: float,
 ) -> None:
     shared = keeper.shared
     leaders = _oldest_leaders(marked)
@@ -113,7 +116,7 @@ def _recover(
         keeper.adopt(*adopted, now)
 
 
-def _oldest_leaders(marked: Sequence[processes.MarkedProcess]) -> dict[str, Process]:
+def _oldest_leaders(marked: Sequence[process_identity.MarkedProcess]) -> dict[str, Process]:
     """The driver of each run: its children may lead a session too, but are younger."""
     # Start times are in hundredths of a second; for the same time, pids increase.
     newest_first = sorted(marked, key=lambda m: (m.process.started, m.process.pid), reverse=True)
@@ -125,4 +128,4 @@ def _driver(places: StatePaths, run: str, leaders: Mapping[str, Process]) -> Pro
     recorded = run_folders.process_of(places, run)
     if recorded is None:
         return leaders.get(run)
-    return recorded if processes.is_marked(recorded, run, places.state) else None
+    return recorded if process_identity.is_marked(recorded, run, places.state) else None

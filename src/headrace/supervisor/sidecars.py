@@ -17,7 +17,7 @@ from headrace.errors import Error, StoreError
 from headrace.json_file import read_json
 from headrace.model.runs import Desired
 from headrace.model.state_paths import StatePaths
-from headrace.state import alert_topics, desired
+from headrace.state import alert_topic_status, desired
 from headrace.supervisor.process import PYTHON, Companion, last_line
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def create_sidecars(settings: Settings, places: StatePaths) -> tuple[Sidecar, Si
     current = LiveSettings(settings)
     relay = Sidecar(
         "the relay", "headrace.relay.main", settings, places.relay_log,
-        lambda: bool(alert_topics.read(places))  # the relay must clear them
+        lambda: bool(alert_topic_status.read(places))  # the relay must clear them
         or any(
             current.read().metrics or current.read().notify or _reads_a_broker(places, wanted)
             for wanted in desired.read_all(places)

@@ -6,7 +6,7 @@ from headrace.health import judgement
 from headrace.model.runs import Wanted
 from headrace.model.status import PipelineStatus
 from headrace.supervisor import restarts
-from headrace.supervisor.keeper import Keeper
+from headrace.supervisor.pipeline_keeper import Keeper
 from headrace.supervisor.situation import GiveUp, Hold, Wait
 
 

@@ -26,7 +26,7 @@ from headrace.store import (
     audit,
     db,
     events,
-    pipelines,
+    pipeline_status,
     progress,
     retention,
     runs,
@@ -103,7 +103,7 @@ class StoreWriter:
             self._files["alerts"].use(now, pass_)
 
     def status(self, status: PipelineStatus, now: float) -> bool:
-        return self._write(now, lambda conn: pipelines.put(conn, status))
+        return self._write(now, lambda conn: pipeline_status.put(conn, status))
 
     def record_request(self, request: Request, text: str, now: float) -> None:
         self._write(now, lambda conn: audit.add(conn, request, text))

@@ -1,1 +1,1 @@
-"""Helpers for tests of streaming pipelines. `oracle` compares expected and actual rows."""
+"""Helpers for tests of streaming pipelines. `row_comparison` compares expected and actual rows."""

@@ -25,11 +25,11 @@ from starlette.routing import Route
 
 from headrace.errors import ConfigError, ControlError, Error
 from headrace.state.api_keys import Key, Role
-from headrace.web import html, json_responses, problems
+from headrace.web import error_responses, html, json_responses
 from headrace.web.auth import AuthMiddleware, caller
+from headrace.web.handler_arguments import Site, Visit
 from headrace.web.overview_feed import OverviewFeed
 from headrace.web.routes import OPEN, ROUTES, Endpoint
-from headrace.web.site import Site, Visit
 
 T = TypeVar("T")
 
@@ -151,11 +151,11 @@ async def _body(request: Request) -> dict[str, Any]:
 
 async def _http_error(request: Request, exc: Exception) -> Response:
     if getattr(exc, "status_code", 404) == 405:
-        answer = _error_response(request, problems.wrong_method())
+        answer = _error_response(request, error_responses.wrong_method())
         allowed = (getattr(exc, "headers", None) or {}).get("Allow", "GET")
         answer.headers["Allow"] = ", ".join(sorted(allowed.split(", ")))  # Starlette keeps a set
         return answer
-    return _error_response(request, problems.no_such_page())
+    return _error_response(request, error_responses.no_such_page())
 
 
 async def _error(request: Request, exc: Exception) -> Response:
@@ -168,7 +168,7 @@ def _error_response(request: Request, error: Error) -> Response:
     is_person = "text/html" in request.headers.get("accept", "")
     if is_person and not request.scope["path"].startswith("/api/"):
         return html.problem(error)
-    return problems.error_response(error)
+    return error_responses.error_response(error)
 
 
 async def _disconnected(request: Request, exc: Exception) -> Response:
@@ -176,4 +176,4 @@ async def _disconnected(request: Request, exc: Exception) -> Response:
 
 
 async def _unexpected(request: Request, exc: Exception) -> Response:
-    return problems.unexpected_error_response(exc)
+    return error_responses.unexpected_error_response(exc)

@@ -23,8 +23,8 @@ from headrace.errors import ConfigError, ControlError, Error
 from headrace.model.web import LOOPBACK, WebSettings
 from headrace.state import api_keys
 from headrace.state.api_keys import Key, KeyKind, Session
-from headrace.web import html, problems, timeouts
-from headrace.web.site import Site
+from headrace.web import error_responses, html, timeouts
+from headrace.web.handler_arguments import Site
 
 logger = logging.getLogger("headrace.web.access")
 
@@ -73,7 +73,7 @@ class AuthMiddleware:
         except Exception as exc:
             if response.has_started:
                 raise  # too late for a response: the server closes the connection
-            await problems.unexpected_error_response(exc)(scope, receive, response.send)
+            await error_responses.unexpected_error_response(exc)(scope, receive, response.send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -98,7 +98,7 @@ class AuthMiddleware:
                 slug="bad-host",
             )
         if request.method not in METHODS:
-            raise problems.wrong_method()
+            raise error_responses.wrong_method()
         if _length(headers) > BODY_MAX:
             raise _too_large(BODY_MAX)
         if "token" in request.query_params and request.method == "GET":
@@ -179,8 +179,8 @@ class AuthMiddleware:
         is_page = not request.scope["path"].startswith("/api") and request.method == "GET"
         if is_page and wants_page:
             return html.problem(error)
-        extra = {"www-authenticate": "Bearer"} if problems.status_of(error) == 401 else None
-        return problems.error_response(error, extra)
+        extra = {"www-authenticate": "Bearer"} if error_responses.status_of(error) == 401 else None
+        return error_responses.error_response(error, extra)
 
 
 @dataclass

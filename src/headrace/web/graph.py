@@ -9,7 +9,7 @@ from typing import Any
 from headrace.config import Settings
 from headrace.model.pipeline import Definition, Query
 from headrace.model.status import PipelineStatus, QueryStatus
-from headrace.web import source_rates
+from headrace.web import pipeline_rates
 
 ADDRESSES = ("topic", "path", "table")  # fields of a sink that say where it writes
 
@@ -94,8 +94,8 @@ def _edge_rates(
 ) -> dict[tuple[str, str], float]:
     """Into a query with one streaming input flows all that it reads; out of a source, its rate.
     What a view passes on to a join is not known."""
-    sources = source_rates.sources_by_query(definition)
-    by_source = source_rates.current_rates(seen.values(), sources).by_source
+    sources = pipeline_rates.sources_by_query(definition)
+    by_source = pipeline_rates.current_rates(seen.values(), sources).by_source
     static = {node.name for node in definition.nodes if node.kind == "table"}
     rates: dict[tuple[str, str], float] = {}
     for name, all_ in inputs.items():

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 
 from headrace import __version__
 from headrace.errors import Error
-from headrace.web.problems import status_of
+from headrace.web.error_responses import status_of
 
 HERE = Path(__file__).parent
 

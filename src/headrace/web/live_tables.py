@@ -25,7 +25,7 @@ from headrace.model.times import parse_time
 from headrace.project import tables
 from headrace.spelling import closest
 from headrace.state import definitions
-from headrace.web.site import Site, Visit
+from headrace.web.handler_arguments import Site, Visit
 
 TIMEOUT_S = 5.0
 ROWS = 1_000

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 
-from headrace import config, logs, processes
+from headrace import config, logs, process_identity
 from headrace.config import Settings
 from headrace.errors import ConfigError, Error, SetupError
 from headrace.json_file import read_valid, write_json
@@ -33,8 +33,8 @@ from headrace.model.web import PORT, PORTS_TRIED, Listening, WebSettings
 from headrace.web import app
 from headrace.web.auth import security_headers
 from headrace.web.connections import Connections
+from headrace.web.handler_arguments import Site
 from headrace.web.overview_feed import stamp
-from headrace.web.site import Site
 from headrace.web.timeouts import connection_class
 
 NICE = 5  # on a busy machine the pipelines come first
@@ -86,7 +86,9 @@ def serve(settings: Settings) -> None:
             loop="asyncio",
         )
     )
-    me = processes.identify(os.getpid()) or Process(os.getpid(), 0.0, processes.boot_id())
+    me = process_identity.identify(os.getpid()) or Process(
+        os.getpid(), 0.0, process_identity.boot_id()
+    )
     listening = Listening(url_of(web), me.pid, me.started, me.boot, time.time())
     write_json(places.web, listening.to_json())
     with contextlib.suppress(KeyboardInterrupt):

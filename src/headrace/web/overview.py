@@ -29,10 +29,10 @@ from headrace.store.alerts import StoredAlert
 from headrace.store.progress import MinuteRate
 from headrace.web import live_tables
 from headrace.web.headline import headline
-from headrace.web.source_rates import QueryRates, current_rates, pipeline_rates, sources_by_query
+from headrace.web.pipeline_rates import QueryRates, current_rates, pipeline_rates, sources_by_query
 
 if TYPE_CHECKING:
-    from headrace.web.site import Site
+    from headrace.web.handler_arguments import Site
 
 EDITED_S = 10.0  # how long the comparison of the working tree with a version is kept
 RATES_S = 1800.0

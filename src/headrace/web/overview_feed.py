@@ -19,11 +19,11 @@ from starlette.concurrency import run_in_threadpool
 from headrace.errors import Error
 from headrace.project.query_workers import QueryWorkers
 from headrace.state import supervisor_lookup
-from headrace.web import json_responses, overview, problems
+from headrace.web import error_responses, json_responses, overview
 from headrace.web.rate_limit import RateLimit, Streams
 
 if TYPE_CHECKING:
-    from headrace.web.site import Site
+    from headrace.web.handler_arguments import Site
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class OverviewFeed:
                     await self._publish(content)
             except Exception:
                 logger.exception("building the overview failed; retrying")
-                error = problems.unexpected_error(
+                error = error_responses.unexpected_error(
                     "The page cannot read the project.",
                     why="An unexpected error occurred; the log has the traceback.",
                     fix="run headrace status to see the pipelines; they continue without the page",

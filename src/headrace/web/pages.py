@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from headrace.project.workspace import resolve_pipeline
 from headrace.state import api_keys
-from headrace.web import auth, html, problems
-from headrace.web.site import Visit
+from headrace.web import auth, error_responses, html
+from headrace.web.handler_arguments import Visit
 
 STATIC = Path(__file__).parent / "static"
 PLOTLY = "plotly.min.js"
@@ -73,7 +73,7 @@ def static(visit: Visit) -> Response:
     """Files of this package by their bare name; plotly.js from the package that ships it."""
     path = _static(visit.path["file"])
     if path is None:
-        return problems.error_response(problems.no_such_page())
+        return error_responses.error_response(error_responses.no_such_page())
     content, tag = _content(path)
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     headers = {"cache-control": "no-cache", "etag": tag, "content-length": str(len(content))}

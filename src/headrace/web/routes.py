@@ -13,8 +13,18 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace import __version__
-from headrace.web import actions, auth, live_tables, openapi, pages, runs, server_events, sql, views
-from headrace.web.site import Visit
+from headrace.web import (
+    actions,
+    auth,
+    live_tables,
+    openapi,
+    pages,
+    pipeline_views,
+    runs,
+    server_events,
+    sql,
+)
+from headrace.web.handler_arguments import Visit
 
 OPEN = frozenset({"/healthz", "/login", "/static/{file:path}"})
 
@@ -58,11 +68,15 @@ PAGES = (
 )
 
 API = (
-    Endpoint("/api/overview", views.overview, "Status of every pipeline, worst first"),
-    Endpoint("/api/pipelines/{pipeline}", views.pipeline, "One pipeline: status, graph, verdicts"),
+    Endpoint("/api/overview", pipeline_views.overview, "Status of every pipeline, worst first"),
+    Endpoint(
+        "/api/pipelines/{pipeline}",
+        pipeline_views.pipeline,
+        "One pipeline: status, graph, verdicts",
+    ),
     Endpoint(
         "/api/pipelines/{pipeline}/history",
-        views.history,
+        pipeline_views.history,
         "Its queries over time, with events",
         query=("range", "until"),
     ),
@@ -94,10 +108,10 @@ API = (
     ),
     Endpoint("/api/sql", sql.tables, "Tables that can be queried"),
     Endpoint("/api/sql", sql.run_query, "Run a query", method="POST", body=("sql", "rows")),
-    Endpoint("/api/quarantine", views.quarantine, "Records that failed to parse"),
-    Endpoint("/api/checkpoints", views.checkpoints, "Checkpoints of every query"),
-    Endpoint("/api/alerts", views.alerts, "Alerts", query=("all",)),
-    Endpoint("/api/audit", views.audit, "Audit log, newest first"),
+    Endpoint("/api/quarantine", pipeline_views.quarantine, "Records that failed to parse"),
+    Endpoint("/api/checkpoints", pipeline_views.checkpoints, "Checkpoints of every query"),
+    Endpoint("/api/alerts", pipeline_views.alerts, "Alerts", query=("all",)),
+    Endpoint("/api/audit", pipeline_views.audit, "Audit log, newest first"),
     Endpoint(
         "/api/stream",
         server_events.stream,

@@ -21,12 +21,12 @@ from headrace.errors import ConfigError, Error
 from headrace.failures.redaction import redact
 from headrace.health import summary
 from headrace.model.runs import Run, parse_run_name
-from headrace.project import history, run_end, runs, tail, why
+from headrace.project import history, log_tail, run_end, runs, why
 from headrace.project.workspace import resolve_pipeline
 from headrace.state.event_file import EventFile
 from headrace.store import db
 from headrace.store import runs as stored
-from headrace.web.site import Visit
+from headrace.web.handler_arguments import Visit
 
 RUNS_MAX = 200
 LINES = 500
@@ -73,7 +73,7 @@ def events(visit: Visit) -> dict[str, Any]:
     found = _find_run(visit)
     path = visit.site.places.events(found.name)
     is_first = "after" not in visit.query
-    file = EventFile(path, tail.near_end(path, EVENT_BYTES) if is_first else _position(visit))
+    file = EventFile(path, log_tail.near_end(path, EVENT_BYTES) if is_first else _position(visit))
     items = [
         {"at": e.at, "kind": e.kind.value, "query": e.query, "text": history.event_words(e)}
         for e in file.events(history.NOTABLE, EVENT_BYTES)[-LINES_MAX:]
@@ -87,7 +87,7 @@ def log(visit: Visit) -> dict[str, Any]:
     path = visit.site.places.log(found.name)
     search = visit.query.get("search", "")[:SEARCH_MAX].lower()
     if "after" in visit.query:
-        growing = tail.Tail(path, _position(visit))
+        growing = log_tail.Tail(path, _position(visit))
         lines: list[str] = []
         while len(lines) < LINES_MAX and (more := growing.lines()):
             lines += more
@@ -95,7 +95,7 @@ def log(visit: Visit) -> dict[str, Any]:
     elif search:
         lines, position = _search_log(path, search)
     else:
-        lines, position = tail.last_lines(path, LINES)
+        lines, position = log_tail.last_lines(path, LINES)
     if search:
         lines = [line for line in lines if search in line.lower()]
     return _redact_body(visit, {"lines": lines[-LINES_MAX:], "position": position})
@@ -103,7 +103,7 @@ def log(visit: Visit) -> dict[str, Any]:
 
 def _search_log(path: Path, search: str) -> tuple[list[str], int]:
     """The matching lines of the whole file, the last LINES_MAX of them."""
-    growing, found = tail.Tail(path), []
+    growing, found = log_tail.Tail(path), []
     while lines := growing.lines():
         found += [line for line in lines if search in line.lower()]
         found = found[-LINES_MAX:]
@@ -141,7 +141,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _end_of(path: Path, most: int) -> str:
     """Whole lines: half a secret at the cut would not be recognised."""
     with path.open("rb") as file:
-        file.seek(tail.near_end(path, most))
+        file.seek(log_tail.near_end(path, most))
         return file.read(most).decode("utf-8", "replace")
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from headrace.errors import ConfigError
 from headrace.explore.catalog import sql_name
 from headrace.project import tables as known
-from headrace.web.site import Visit
+from headrace.web.handler_arguments import Visit
 
 logger = logging.getLogger(__name__)
 

@@ -27,11 +27,11 @@ from headrace.connectors.connector import (
     require_secret_reference,
     resolve_secrets,
 )
-from headrace.connectors.field_parser import flatten
 from headrace.connectors.kafka import broker_client, client_errors, start_offsets, transactions
 from headrace.connectors.kafka import login as kafka_login
 from headrace.connectors.kafka.login import Login
 from headrace.connectors.kafka.read_options import ReadOptions
+from headrace.connectors.settings_fields import flatten
 from headrace.durations import optional_duration
 from headrace.errors import ConnectorError
 

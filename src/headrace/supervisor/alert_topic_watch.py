@@ -14,7 +14,7 @@ from headrace.model.alerts import OpenAlert, TopicAlerts
 from headrace.model.exports import NEWS_S
 from headrace.model.runs import Wanted
 from headrace.model.state_paths import StatePaths
-from headrace.state import alert_topics, desired
+from headrace.state import alert_topic_status, desired
 from headrace.supervisor.store_writer import StoreWriter, Worked
 
 LATE_S = 60.0  # a broker restarts within this time
@@ -34,7 +34,7 @@ class AlertTopicWatch:
     def watch(self, now: float) -> None:
         """One alert per query while its rows stay unread, and one for a day when rows were deleted
         unread."""
-        topics, at = alert_topics.read(self._places), self._wall()
+        topics, at = alert_topic_status.read(self._places), self._wall()
         waiting, lost = find_late(topics, self._since, at), find_lost(topics, at)
         rules = tuple(f"{rule}:" for rule in (RULE, RULE_OF_LOST))
         opened = {key for key in self._history.open_keys(now) if key.startswith(rules)}
@@ -48,7 +48,7 @@ class AlertTopicWatch:
 
     def limit_to_taken(self, worked_until: Worked) -> Worked:
         """Until when a query is known to have worked and its rows have been read."""
-        return partial(_until, worked_until, alert_topics.read(self._places))
+        return partial(_until, worked_until, alert_topic_status.read(self._places))
 
     def _should_run(self, pipeline: str) -> bool:
         wanted = desired.read(self._places, pipeline)

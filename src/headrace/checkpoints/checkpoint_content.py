@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.checkpoints import source_logs
-from headrace.checkpoints.problems import (
+from headrace.checkpoints.file_checks import (
     RESTORE,
     Problem,
     checksum_mismatch,

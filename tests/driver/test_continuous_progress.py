@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.driver.epochs import rows_between
+from headrace.driver.continuous_progress import rows_between
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace import logs
-from headrace.project.tail import Tail
+from headrace.project.log_tail import Tail
 
 
 def test_lines_come_out_once_and_only_whole(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace import processes
+from headrace import process_identity
 from headrace.checkpoints import positions
 from headrace.health.conditions import table
 from headrace.health.run_view import RunView, fold
@@ -92,7 +92,7 @@ class RunningDriver:
     def read(self, now: float) -> bool:
         """True when all events so far are read."""
         # Check the process first: if it has ended, the following reads get its last events.
-        self.is_over = self.is_over or not processes.is_alive(self.process)
+        self.is_over = self.is_over or not process_identity.is_alive(self.process)
         for _ in range(CHUNKS_PER_TICK):
             heard = self._events.events()
             for event in heard:

@@ -12,14 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import config
-from headrace.checkpoints import identity, layout, sink_log
-from headrace.checkpoints.problems import Problem
-from headrace.driver import batch_facts, checkpoint_lock, epochs, freshness, listener
-from headrace.driver.batch_counts import BatchCounts
+from headrace.checkpoints import checkpoint_content, identity, sink_mismatch
+from headrace.checkpoints.file_checks import Problem
+from headrace.driver import (
+    checkpoint_lock,
+    continuous_progress,
+    freshness,
+    listener,
+    progress_counts,
+)
+from headrace.driver.changed_files import InputFiles
 from headrace.driver.events import EventsFile
-from headrace.driver.example_rows import ExampleRows
-from headrace.driver.input_files import InputFiles
+from headrace.driver.future_rows import ExampleRows
 from headrace.driver.outages import OutageTracker
+from headrace.driver.quality_counts import BatchCounts
 from headrace.driver.record_ages import RecordAges
 from headrace.errors import CheckpointError
 from headrace.model.events import EventKind
@@ -40,11 +46,11 @@ class RunningQuery:
     query: StreamingQuery
     checkpoint: str | None  # None: no checkpoint, or a temporary one
     run_id: str = field(init=False)  # a copy: the loop needs it ten times a second
-    epochs: epochs.EpochTracker | None = field(init=False)  # for a continuous query
+    epochs: continuous_progress.EpochTracker | None = field(init=False)  # for a continuous query
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "run_id", str(self.query.runId))
-        object.__setattr__(self, "epochs", epochs.from_query(self.query))
+        object.__setattr__(self, "epochs", continuous_progress.from_query(self.query))
 
     def is_over(self) -> bool:
         """Ended without a failure."""
@@ -58,7 +64,7 @@ class RunningQuery:
     def last_committed_batch(self) -> int | None:
         folder = config.local_path(self.checkpoint)
         if folder is not None:
-            return layout.last_committed_batch(folder)
+            return checkpoint_content.last_committed_batch(folder)
         if self.epochs is not None:
             return self.epochs.last
         last = self.query.lastProgress
@@ -69,7 +75,7 @@ class RunningQuery:
         folder = config.local_path(self.checkpoint)
         if folder is None:
             return None
-        contents = layout.read(folder)
+        contents = checkpoint_content.read(folder)
         planned = contents.offsets[-1] if contents.offsets else None
         committed = contents.commits[-1] if contents.commits else None
         if planned is not None and planned != committed:
@@ -136,7 +142,7 @@ class Queries:
         self.inspect_inputs(run_id)
         if changes := self.inputs.changes(query, progress, folder):
             self.events.tell(EventKind.INPUTS_CHANGED, query, changes)
-        facts = batch_facts.from_progress(progress)
+        facts = progress_counts.from_progress(progress)
         examples = self.examples.refresh(query, facts["counts"], progress.batch, java, self.spark)
         counts = facts["counts"] | self.counts.count_batch(query, progress, folder, java)
         ages = self.record_ages.fetch_times(query, progress, folder)
@@ -217,7 +223,7 @@ def unusable(checkpoint: str, owner: Claim) -> CheckpointError | None:
         known = identity.read(folder)
     except CheckpointError as exc:
         return exc
-    contents = layout.read(folder)
+    contents = checkpoint_content.read(folder)
     query = owner.query if owner.is_named or known is None else known.query
     error = identity.verify(known, contents, owner.pipeline, query, owner.project, owner.sink)
     if error is not None:
@@ -226,7 +232,7 @@ def unusable(checkpoint: str, owner: Claim) -> CheckpointError | None:
         return _damaged_checkpoint_error(owner, contents.path, damages)
     if owner.sink is None:
         return None
-    return sink_log.mismatch(f"{owner.pipeline}/{query}", contents, owner.sink)
+    return sink_mismatch.mismatch(f"{owner.pipeline}/{query}", contents, owner.sink)
 
 
 def claim(spark: SparkSession, checkpoint: str, owner: Claim) -> identity.Identity | None:

@@ -1,6 +1,6 @@
 """Generates docs/reference/failures.md from the catalogue; a test checks that it is up to date.
 
-python -m headrace.failures.page > docs/reference/failures.md
+python -m headrace.failures.reference > docs/reference/failures.md
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ the pipeline needs attention |
 `restart.retries` limits all of these: once it is used up, the pipeline needs attention. Then fix
 the cause and run `headrace start NAME`.
 
-This page is generated: `python -m headrace.failures.page`.
+This page is generated: `python -m headrace.failures.reference`.
 
 | failure | kind | meaning | what to do |
 |---|---|---|---|

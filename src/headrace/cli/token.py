@@ -35,7 +35,7 @@ def token(options: Options, role: str, program: str | None, revoke_all: bool, js
 
     The link works once, within an hour.
     """
-    from headrace.cli import tables  # imports rich, which other users of this module do not need
+    from headrace.cli import output  # imports rich, which other users of this module do not need
 
     work = options.open()
     body: dict[str, str | int]
@@ -52,7 +52,7 @@ def token(options: Options, role: str, program: str | None, revoke_all: bool, js
     else:
         body = {"url": link(work, role)}
         words = f"Open this link; it works once, within an hour:\n  {body['url']}"
-    tables.print_either(words, body, json_=json_)
+    output.print_either(words, body, json_=json_)
 
 
 def link(work: Workspace, role: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.connectors import spark_formats
+from headrace.connectors import undeclared_connectors
 from headrace.connectors.connector import Connector
 
 HERE = Path("/project")
@@ -40,7 +40,7 @@ HERE = Path("/project")
 def test_a_source_is_what_its_options_say(
     kind: str, options: dict[str, str], name: str, connector: Connector | None
 ) -> None:
-    assert spark_formats.identify_source(kind, options.get, HERE) == (name, connector)
+    assert undeclared_connectors.identify_source(kind, options.get, HERE) == (name, connector)
 
 
 def test_a_login_in_the_code_stays_there() -> None:
@@ -50,7 +50,7 @@ def test_a_login_in_the_code_stays_there() -> None:
         "kafka.security.protocol": "SASL_SSL",
         "kafka.sasl.jaas.config": 'password="hunter2"',
     }
-    _, found = spark_formats.identify_source("kafka", options.get, HERE)
+    _, found = undeclared_connectors.identify_source("kafka", options.get, HERE)
 
     assert found is not None
     assert found.capabilities.is_replayable
@@ -58,14 +58,16 @@ def test_a_login_in_the_code_stays_there() -> None:
 
 
 def test_a_file_sink_of_an_unknown_format_is_still_exactly_once() -> None:
-    known, unknown = (spark_formats.file_sink("/out", name) for name in ("parquet", "lines"))
+    known, unknown = (
+        undeclared_connectors.file_sink("/out", name) for name in ("parquet", "lines")
+    )
 
     assert known == hr.parquet("/out")
     assert (unknown.kind, unknown.capabilities.delivery) == ("lines", "exactly-once")
 
 
 def test_an_unknown_sink_has_the_name_of_its_class() -> None:
-    found = spark_formats.identify_sink("SpecialSink")
+    found = undeclared_connectors.identify_sink("SpecialSink")
 
     assert (found.kind, found.capabilities.delivery) == ("SpecialSink", "at-least-once")
-    assert spark_formats.identify_sink("MemorySink") == hr.memory()
+    assert undeclared_connectors.identify_sink("MemorySink") == hr.memory()

@@ -19,13 +19,13 @@ from headrace.connectors.kafka.connector import kafka
 from headrace.connectors.kafka.topic_follower import Record, TopicFollower
 from headrace.demo import latency, outputs, read_progress
 from headrace.demo.count import Outputs
-from headrace.demo.expected import log_of
+from headrace.demo.file_transport import FileTransport
+from headrace.demo.input_reader import log_of
 from headrace.demo.latency import Beat, Latency
 from headrace.demo.paths import KAFKA, PIPELINE, DemoPaths
-from headrace.demo.transports import FileTransport
 from headrace.errors import ConfigError, Error, SetupError
 from headrace.model.state_paths import StatePaths
-from headrace.state import alert_topics
+from headrace.state import alert_topic_status
 
 FROM_INPUT = ("history", outputs.QUARANTINE)  # the others run in real time
 READ_AT_ONCE = 5_000
@@ -218,7 +218,7 @@ class KafkaTransport:
 
     def has_taken_alerts(self, since: float) -> bool:
         """Rows from files, and from the topic as of the relay's last look."""
-        found = alert_topics.read(StatePaths(self._settings.state))
+        found = alert_topic_status.read(StatePaths(self._settings.state))
         is_taken = all((topic.until or 0.0) > since for topic in found)
         return is_taken and not read_progress.alert_rows(self._settings)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace import logs
-from headrace.cli import definitions, links
+from headrace.cli import definitions, token
 from headrace.cli.follow import Follower, say
 from headrace.cli.signals import Interrupts
 from headrace.errors import ControlError, Error, SetupError
@@ -48,7 +48,7 @@ def run(
             return _report_nothing_started()
         with deploy(work, goal, version, own, replaces=replaces) as asked:
             say(f"{goal.pipeline}: deployed {version[:12]} (dev), profile {work.profile}")
-            if page := links.when_listening(work, PAGE_S):
+            if page := token.when_listening(work, PAGE_S):
                 say(f"page: {page}")
             return _ForegroundRun(work, goal, asked, own, interrupts).follow()
 

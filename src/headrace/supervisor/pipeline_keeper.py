@@ -1,4 +1,4 @@
-"""The supervisor's record of one pipeline; carries out the decisions of `policy.py`.
+"""The supervisor's record of one pipeline; carries out the decisions of `decision_rules.py`.
 
 Invariants: an action is on disk before it is carried out; a driver starts only after a scan of the
 machine's processes shows that no process of an earlier run is left.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from headrace import processes
+from headrace import process_identity
 from headrace.checkpoints import positions
 from headrace.health import judgement
 from headrace.model import times
@@ -17,7 +17,7 @@ from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Desired, Ending, PastRun, Process, RunSpec, pipeline_of
 from headrace.state import run_folders
 from headrace.supervisor import process, restarts, run_outcome
-from headrace.supervisor.live_run import RunningDriver, Shared
+from headrace.supervisor.running_driver import RunningDriver, Shared
 from headrace.supervisor.situation import (
     Cut,
     Decision,
@@ -192,7 +192,7 @@ class Keeper:
 
     def _launch(self, decision: Launch, now: float) -> None:
         places = self.shared.places
-        if any(pipeline_of(m.run) == self.name for m in processes.find_marked(places.state)):
+        if any(pipeline_of(m.run) == self.name for m in process_identity.find_marked(places.state)):
             self.is_dirty = True
             return
         spec = run_folders.new_spec(self.desired, self.shared.project, places, self.shared.wall())

@@ -9,15 +9,15 @@ from functools import partial
 
 import click
 
-from headrace.cli import definitions, links, spinner, tables
+from headrace.cli import definitions, output, spinner, token
 from headrace.cli.errors import in_words
-from headrace.cli.foreground import ensure_supervisor
 from headrace.cli.options import Options, Seconds, pass_options, shared_options
+from headrace.cli.run_session import ensure_supervisor
 from headrace.errors import ControlError
 from headrace.model.requests import Action
 from headrace.model.runs import Process, Run
 from headrace.model.status import WORKING, PipelineStatus, State
-from headrace.processes import is_alive
+from headrace.process_identity import is_alive
 from headrace.project import control, run_end, runs
 from headrace.project import status as project_status
 from headrace.project.workspace import Target, Workspace, targets
@@ -89,7 +89,7 @@ def _up(work: Workspace, names: Sequence[str], args: tuple[str, ...]) -> int:
     for goal, version in goals:
         status = _await_start(work, goal)
         worst = max(worst, _report_start(work, goal, version, status))
-    if page := links.when_listening(work, PAGE_S):
+    if page := token.when_listening(work, PAGE_S):
         click.echo(f"page: {page}")
     click.echo("status: headrace status; stop all: headrace down")
     return worst
@@ -124,7 +124,7 @@ def _prepare(
     new = [goal for goal in goals if not goal.script and read(goal.pipeline) is None]
     if new:
         definitions.define_version(work, version, new)
-    tables.print_warnings([found for goal in goals if (found := read(goal.pipeline))])
+    output.print_warnings([found for goal in goals if (found := read(goal.pipeline))])
     return [
         (goal, definitions.snapshot(work, goal.outside) if goal.outside else version)
         for goal in goals

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from headrace.config import Settings
-from headrace.demo import expected, outputs, read_progress
+from headrace.demo import input_reader, outputs, read_progress
 from headrace.demo.count import Outputs
 from headrace.demo.latency import Latency
 from headrace.demo.paths import DemoPaths
@@ -28,8 +28,8 @@ class FileTransport:
 
     def lines(self) -> Iterable[bytes]:
         """All input, in order."""
-        files = expected.input_files(self._demo.incoming, self._demo.truth)
-        return (line for path in files for line in expected.lines_of(path))
+        files = input_reader.input_files(self._demo.incoming, self._demo.truth)
+        return (line for path in files for line in input_reader.lines_of(path))
 
     def read_outputs(self) -> Outputs:
         beats = outputs.heartbeat_lines(self._demo.heartbeats)

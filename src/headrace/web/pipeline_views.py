@@ -18,7 +18,7 @@ from typing import Any
 from starlette.responses import Response
 
 from headrace import config
-from headrace.checkpoints import layout
+from headrace.checkpoints import checkpoint_content
 from headrace.errors import ConfigError
 from headrace.health import slowness, summary
 from headrace.model.progress import from_spark
@@ -33,11 +33,11 @@ from headrace.store import audit as book
 from headrace.store import db, progress
 from headrace.store import events as recorded
 from headrace.store import runs as stored_runs
-from headrace.store.metrics import PHASES, MetricBucket
 from headrace.store.progress import StoredProgress
+from headrace.store.rollups import PHASES, MetricBucket
 from headrace.web import json_responses
 from headrace.web.graph import graph
-from headrace.web.site import Visit
+from headrace.web.handler_arguments import Visit
 
 RANGES = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
 POINTS = 240  # of one line of a chart
@@ -241,7 +241,7 @@ def _checkpoint(path: str | None) -> dict[str, Any]:
     place = config.local_path(path)
     if place is None:
         return {"note": "Not on a local disk; the page reads only local checkpoints."}
-    seen = layout.read(place)
+    seen = checkpoint_content.read(place)
     size, files = _size(place)
     return {
         "exists": seen.exists,

@@ -1,4 +1,4 @@
-"""Checks of single files in a checkpoint, used by `layout` and `source_logs`.
+"""Checks of single files in a checkpoint, used by `checkpoint_content` and `source_logs`.
 
 Invariant: never raises on bad content, and limits the size of what it reads.
 """

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.checkpoints import committed_files, identity
-from headrace.checkpoints.layout import Layout
+from headrace.checkpoints.checkpoint_content import Layout
 from headrace.errors import CheckpointError, ConnectorError
 
 

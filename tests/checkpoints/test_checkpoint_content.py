@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 
 from checkpoints import samples
 from checkpoints.samples import LAST, QUERY_ID, good, offsets_text, plain, put
-from headrace.checkpoints import layout, source_logs
+from headrace.checkpoints import checkpoint_content, source_logs
 
 Change = Callable[[Path], object]
 
 
 def slugs(path: Path) -> list[str]:
-    return [problem.slug for problem in layout.read(path).problems]
+    return [problem.slug for problem in checkpoint_content.read(path).problems]
 
 
 def test_a_good_checkpoint_is_read_whole_and_has_no_problem(tmp_path: Path) -> None:
-    found = layout.read(good(tmp_path / "v1"))
+    found = checkpoint_content.read(good(tmp_path / "v1"))
 
     assert found.problems == ()
     assert (found.query_id, found.sources, found.operators) == (QUERY_ID, 2, (0,))
     assert found.offsets == found.commits == tuple(range(LAST + 1))
     assert found.last_offsets == offsets_text(LAST)
-    assert layout.source_lines(found.last_offsets or "")[0] == '{"logOffset":5}'
-    assert layout.last_committed_batch(tmp_path / "v1") == LAST
+    assert checkpoint_content.source_lines(found.last_offsets or "")[0] == '{"logOffset":5}'
+    assert checkpoint_content.last_committed_batch(tmp_path / "v1") == LAST
 
 
 def test_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
@@ -42,17 +42,17 @@ def test_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
         )
         put(path / "commits" / str(batch), "v1\n{}")
 
-    found = layout.read(path)
+    found = checkpoint_content.read(path)
 
     assert found.offsets == found.commits == tuple(range(12))
-    assert layout.last_committed_batch(path) == 11
+    assert checkpoint_content.last_committed_batch(path) == 11
 
 
 def test_nothing_at_all_is_no_problem(tmp_path: Path) -> None:
-    found = layout.read(tmp_path / "v1")
+    found = checkpoint_content.read(tmp_path / "v1")
 
     assert (found.exists, found.is_started, found.problems) == (False, False, ())
-    assert layout.last_committed_batch(tmp_path / "v1") is None
+    assert checkpoint_content.last_committed_batch(tmp_path / "v1") is None
 
 
 def unlink(name: str) -> Change:
@@ -156,7 +156,7 @@ def test_what_spark_can_live_with_is_no_problem(tmp_path: Path, name: str) -> No
 
     HARMLESS[name](path)
 
-    assert layout.read(path).problems == ()
+    assert checkpoint_content.read(path).problems == ()
 
 
 BAD: dict[str, tuple[Change, str]] = {
@@ -283,7 +283,7 @@ def test_each_damage_has_one_name_and_a_fix(tmp_path: Path, name: str) -> None:
 
     change(path)
 
-    problems = layout.read(path).problems
+    problems = checkpoint_content.read(path).problems
     assert [p.slug for p in problems] == [slug]
     assert str(tmp_path) in problems[0].text
     assert problems[0].fix
@@ -341,7 +341,7 @@ def test_damage_does_not_hide_what_can_be_read(tmp_path: Path) -> None:
     (path / "commits" / "5").write_bytes(b"")
     (path / "offsets" / "3").unlink()
 
-    found = layout.read(path)
+    found = checkpoint_content.read(path)
 
     assert sorted(p.slug for p in found.problems) == [
         "checkpoint-commits-empty",
@@ -356,7 +356,7 @@ def test_reading_changes_nothing(tmp_path: Path) -> None:
     path = good(tmp_path / "v1")
     before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in path.rglob("*")}
 
-    layout.read(path)
+    checkpoint_content.read(path)
 
     assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in path.rglob("*")} == before
 
@@ -380,7 +380,7 @@ def test_no_content_makes_reading_fail(
     (lasting / file).write_bytes(old + content if is_tail else content)
 
     try:
-        found = layout.read(lasting)
+        found = checkpoint_content.read(lasting)
     finally:
         (lasting / file).write_bytes(old)
 
