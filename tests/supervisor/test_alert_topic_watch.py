@@ -101,7 +101,8 @@ def test_rows_that_nobody_takes_are_an_alert_until_they_are(tmp_path: Path) -> N
     bench.take(1)
     bench.take(1)
     assert bench.open() == [
-        "Alert rows of hot in the topic headraceAlerts are not being read: 127.0.0.1:1 does not answer."
+        "Alert rows of hot in the topic headraceAlerts are not being read: "
+        "127.0.0.1:1 does not answer."
     ]
 
     bench.relay(until=bench.now)

@@ -34,7 +34,7 @@ from headrace.web.source_rates import QueryRates, current_rates, pipeline_rates,
 if TYPE_CHECKING:
     from headrace.web.site import Site
 
-EDITED_S = 10.0  # how long the comparison of the working tree with a version is kept
+EDITED_S = 10.0  # how long the comparison of the working tree with a version is cached
 RATES_S = 1800.0
 DAY_S = 86_400.0
 ALERTS_MAX = 1000
