@@ -2,7 +2,7 @@
 
 Called for every batch, on Spark's bus; used by `freshness` and `batch_counts`. Invariant: waits for
 `WITHIN_S`, and twice as long only while partition leaders move. `fetch_times` never raises, and
-takes at most one part in `REST` of the time: some batches have no ages.
+takes at most 1/`REST` of the time: some batches have no ages.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RecordAges:
                 for number, places in enumerate(_places(progress, checkpoint))
                 if places
             }
-        except Exception as exc:  # a border: on Spark's bus nothing may be raised
+        except Exception as exc:  # a boundary: on Spark's bus nothing may be raised
             logger.info("cannot measure the age of a batch of %s: %s", query, exc)
             return {}
         finally:

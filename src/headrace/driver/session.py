@@ -226,7 +226,7 @@ def _quick_python(folder: Path) -> Path:
     spec, home = importlib.util.find_spec("pyspark"), os.environ.get("SPARK_HOME")
     installed = Path(spec.origin).parent if spec and spec.origin else None
     if installed is None or (home and Path(home).resolve() != installed.resolve()):
-        return python  # the user's own Spark may have another version in its zip
+        return python  # the user's own Spark may have a different version in its zip
     script.touch(mode=0o700)
     script.write_text(QUICK_PYTHON.format(python=shlex.quote(str(python))))
     return script if os.access(script, os.X_OK) else python  # the disk may be mounted noexec
@@ -259,7 +259,7 @@ def start(packages: str = "") -> SparkSession:
             raise SetupError(
                 f"Spark's JVM did not start; it had to resolve {packages} first.",
                 why=why,
-                fix="Fetch the connector once, with Maven: headrace jars fetch kafka",
+                fix="Run `headrace jars fetch kafka` once: it fetches the connector with Maven.",
                 slug="jars-unresolved",
             ) from exc
         raise SetupError(
