@@ -89,7 +89,9 @@ DEFAULTS: tuple[Default, ...] = (
         "stopping inside foreachBatch overflows a small stack; a JVM without memory must exit",
     ),
     Default("spark.ui.enabled", "false", "opens no port by default"),
-    Default("spark.ui.killEnabled", "false", "the UI has no login, so it must not end jobs"),
+    Default(
+        "spark.ui.killEnabled", "false", "the UI has no login, so it must not allow killing jobs"
+    ),
     Default("spark.ui.retainedJobs", "50", "saves memory: Spark's limits are for batch jobs"),
     Default("spark.ui.retainedStages", "50", "saves memory"),
     Default("spark.ui.retainedTasks", "1000", "saves memory"),
