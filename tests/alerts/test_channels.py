@@ -77,7 +77,10 @@ def test_a_route_takes_what_matches_all_its_fields() -> None:
         ('kind = "email"\nsmtp = "x"\nfrom = "a"\nto = ["a@b"]', "Invalid addresses"),
         ('kind = "email"\nsmtp = "x"\nfrom = "a@b"\nto = "a@b"', "Invalid addresses"),
         ('kind = "email"\nsmtp = "x"\nfrom = "a@b"\nto = ["a@b"]\ntls = "ssl"', "Invalid tls"),
-        ('kind = "email"\nsmtp = "x"\nfrom = "a@b"\nto = ["a@b"]\nuser = "u"', "go together"),
+        (
+            'kind = "email"\nsmtp = "x"\nfrom = "a@b"\nto = ["a@b"]\nuser = "u"',
+            "must be set together",
+        ),
     ],
 )
 def test_a_mistake_is_reported_with_its_line(tmp_path: Path, line: str, what: str) -> None:

@@ -131,8 +131,10 @@ def test_a_topic_deleted_and_made_anew_stops_it_and_is_told(
     rig.eventually("it is told", lambda: words in project.headrace("why", "flow"), 90, every_s=1)
     why = project.headrace("why", "flow")
     assert state(project) == "needs-attention"
-    recreated = f"kept: {TOPIC}, partition 0 was recreated: position 5, but it ends at 1"
-    left_out = "its current records are skipped too: 1"
+    recreated = (
+        f"kept: {TOPIC}, partition 0 was recreated: the query is at 5, but the partition ends at 1"
+    )
+    left_out = "its current records (1) are skipped too"
     assert f"gone: {recreated}; {left_out}" in why
 
     assert recreated in project.headrace("start", "flow", "--accept-gap", "--yes")

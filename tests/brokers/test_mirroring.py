@@ -215,5 +215,5 @@ def test_a_problem_is_logged_once_and_once_when_it_is_over(
     assert said == [
         "another",
         "nobody answers (after 0ms)",
-        "no longer: nobody answers (after 250ms)",
+        "resolved: nobody answers (after 250ms)",
     ]

@@ -284,7 +284,7 @@ def test_run_is_refused_for_what_is_kept_running_and_leaves_it_alone(living: Pro
     done = living.headrace("run", "hello")
 
     assert done.exit_code == 3
-    assert f'The supervisor already runs "hello": version {before["version"]}' in done.stderr
+    assert f'The supervisor is already running "hello": version {before["version"]}' in done.stderr
     assert "headrace run hello --replace" in done.stderr
     (after,) = living.json("status")["pipelines"]
     assert (after["state"], after["run"], after["pid"]) == ("running", before["run"], before["pid"])

@@ -177,7 +177,7 @@ def test_the_first_screen_answers_without_a_click(demo: Running, visit: browsing
     # It has only just started: on a busy machine it has something to catch up with first.
     page.wait_for_function(
         f"""() => document.querySelector('#health').innerText
-            .includes('{PIPELINE} runs and keeps up')
+            .includes('{PIPELINE} is running and keeping up')
           && document.querySelector('[data-pipeline={PIPELINE}] .pace').innerText
             .includes('keeping up')""",
         timeout=300_000,

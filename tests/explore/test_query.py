@@ -239,7 +239,7 @@ def test_a_stream_of_two_pipelines_needs_its_pipeline(ask: Ask, metrics: Sink) -
 
     assert (error.code, error.fix) == (
         "ambiguous-name",
-        "Use the full name, for example one.history",
+        "Use the full name, for example one.history.",
     )
     assert len(ask("SELECT * FROM two.history", *both).rows) == 3
 

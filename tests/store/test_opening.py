@@ -230,7 +230,7 @@ def test_newer_alerts_are_refused_and_left_alone(tmp_path: Path) -> None:
         db.open_alerts(path)
 
     assert caught.value.code == "store-newer"
-    assert "install that newer Headrace" in (caught.value.fix or "")
+    assert "Install the newer version" in (caught.value.fix or "")
     assert copies(path) == []
 
 

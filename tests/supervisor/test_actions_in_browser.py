@@ -103,7 +103,7 @@ def test_a_key_with_the_role_view_has_no_buttons(
 ) -> None:
     other = opened(project, browser, Role.VIEW)
 
-    assert "may only read" in other.page.inner_text("main")
+    assert "your key is read-only" in other.page.inner_text("main")
     assert other.page.locator("#do-stop").count() == 0
     other.page.context.close()
 

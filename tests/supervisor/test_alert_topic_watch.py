@@ -85,7 +85,7 @@ def test_an_old_topic_with_rows_that_wait_counts_like_the_new_one(tmp_path: Path
 
     bench.take(LATE_S + 1)
 
-    why = "the relay does not respond (see relay.log)"
+    why = "the relay is not responding (see relay.log)"
     assert bench.open() == [
         f"Alert rows of hot in the topic headraceAlerts are not being read: {why}",
         "Cluster 1",
@@ -142,7 +142,7 @@ def test_a_pipeline_that_is_stopped_waits_for_nothing(tmp_path: Path) -> None:
 def test_what_an_earlier_relay_left_is_given_time() -> None:
     assert find_late([BY], since=5000.0, at=5000.0 + LATE_S) == {}
     (found,) = find_late([BY], since=5000.0, at=5001.0 + LATE_S).values()
-    assert "the relay does not respond" in found[1]
+    assert "the relay is not responding" in found[1]
 
 
 def test_a_flood_is_told_in_part_and_counted(tmp_path: Path) -> None:

@@ -554,7 +554,7 @@ def test_an_unexpected_error_reveals_only_a_number(
     assert done.status_code == 500
     assert "secret" not in done.text
     assert "Traceback" not in done.text
-    number = re.search(r"under (\w+)", done.json()["error"]["why"])
+    number = re.search(r"number (\w+)", done.json()["error"]["why"])
     assert number is not None
     assert number[1] in caplog.text
 

@@ -80,7 +80,7 @@ def test_the_page_tells_the_truth_at_first_sight(tmp_path: Path, browser: Browse
         check_graph(page)
         page.goto(f"{url}/live/hello.counts")
         page.wait_for_selector("#chart .main-svg")
-        assert re.search(f"Pale bar: the window of {TIMESTAMP}", page.inner_text("#chart-note"))
+        assert re.search(f"Pale bar: the window at {TIMESTAMP}", page.inner_text("#chart-note"))
         seen.check()
         page.context.close()
 
@@ -92,7 +92,7 @@ def check_overview(page: Page) -> None:
     assert "Healthy" not in headline
     assert page.locator("#verdict.bad").count() == 1
     tile = page.inner_text("[data-live=counts]")
-    assert re.search(f"n at {TIMESTAMP} so far; before: 58", tile), tile
+    assert re.search(f"n at {TIMESTAMP} so far; previous: 58", tile), tile
     assert page.locator("[data-live=counts] rect.incomplete").count() == 1
     assert page.locator("[data-live=counts] rect").count() == 5
 

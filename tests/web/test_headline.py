@@ -33,20 +33,21 @@ def test_without_a_problem_it_is_healthy() -> None:
     one = headline([row("a"), row("old", "stopped")], [])
     two = headline([row("a"), row("b")], [])
 
-    assert (one["level"], one["text"]) == ("good", "Healthy: a runs and keeps up.")
-    assert two["text"] == "Healthy: all 2 pipelines run and keep up."
+    assert (one["level"], one["text"]) == ("good", "Healthy: a is running and keeping up.")
+    assert two["text"] == "Healthy: all 2 pipelines are running and keeping up."
 
 
 @pytest.mark.parametrize(
     ("rows", "alerts", "level", "text"),
     [
         ([row("a")], ["critical", "warning"], "bad",
-         "2 open alerts (1 critical); a runs and keeps up."),
-        ([row("a")], ["info"], "busy", "1 open alert; a runs and keeps up."),
-        ([row("a", promise="late")], [], "busy", "1 missed freshness target; a runs and keeps up."),
+         "2 open alerts (1 critical); a is running and keeping up."),
+        ([row("a")], ["info"], "busy", "1 open alert; a is running and keeping up."),
+        ([row("a", promise="late")], [], "busy",
+         "1 missed freshness target; a is running and keeping up."),
         ([row("a", "catching-up"), row("b")], [], "busy", "a is catching up."),
         ([row("a", "needs-attention"), row("b")], ["error"], "bad",
-         "1 of 2 needs attention: a; 1 open alert (error)."),
+         "1 of 2 pipelines needs attention: a; 1 open alert (error)."),
         ([row("a", "starting")], [], "busy", "a is starting."),
         ([row("a", "stopped")], ["critical"], "bad",
          "No pipeline is running; 1 open alert (critical)."),
@@ -67,7 +68,7 @@ def test_restarts_are_counted() -> None:
     found = headline([row("a", restarts=2), row("b", restarts=1)], [])
 
     assert found["text"] == (
-        "Healthy: all 2 pipelines run and keep up. 3 restarts in the last 24 h."
+        "Healthy: all 2 pipelines are running and keeping up. 3 restarts in the last 24 h."
     )
     assert (found["restarts"], found["alerts"], found["broken_promises"]) == (3, 0, 0)
 

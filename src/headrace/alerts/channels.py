@@ -1,6 +1,6 @@
-"""Channels: `[notify.NAME]` of headrace.toml, and which alerts each of them gets.
+"""Channels: `[notify.NAME]` in headrace.toml, and which alerts each of them gets.
 
-Secrets stay references until a notifier sends. Invariant: building a channel connects to nothing.
+Secrets stay references until a notifier sends. Invariant: building a channel opens no connection.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _list_of(
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ConfigError(
             f"{title}: Invalid {name}: {value!r}.",
-            why="It must be a list of texts.",
+            why="It must be a list of strings.",
             where=where,
             fix=f'Write {name} = ["{allowed[-1] if allowed else "…"}"].',
         )
@@ -148,6 +148,6 @@ def _unknown_kind(name: str, kind: object, where: str | None) -> ConfigError:
         f"[notify.{name}] {problem}.",
         why=f"Allowed: {', '.join(known)}.",
         where=where,
-        fix=f'Write kind = "{meant}".' if meant else 'For example kind = "slack".',
+        fix=f'Write kind = "{meant}".' if meant else 'Write, for example, kind = "slack".',
         slug="unknown-kind",
     )

@@ -47,7 +47,7 @@ def reply_as_service(received: Received) -> Reply:
 
 
 class Receiver:
-    """Listens on loopback while it is open; `port` 0 takes a free one."""
+    """Listens on loopback while it is open; `port` 0 means any free port."""
 
     def __init__(
         self, answer: Callable[[Received], Reply] = reply_as_service, port: int = 0
@@ -95,4 +95,4 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(reply.content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the caller prints what it wants."""
+        """Logs nothing: the caller prints what it wants."""

@@ -10,13 +10,13 @@ from headrace.model.notices import Notice, NoticeKind
 from headrace.store.alert_changes import AlertChange
 from headrace.store.alerts import StoredAlert
 
-GROUP_FROM = 20  # so many changes of one query at once become one notice
+GROUP_FROM = 20  # this many changes of one query at once become one notice
 ROW_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sends: part of every notice."""
+    """The sender: part of every notice."""
 
     project: str
     home: str  # of the state folder: keys of two projects never collide

@@ -2,8 +2,8 @@
 
 Spark lists a folder once for many batches (`max_files`) and skips a listed file that is gone when
 its batch is planned. The plan has both the requested paths and those that exist, so a file deleted
-after it was read is not mistaken for a lost one. A rewritten file has another modification time
-than in the source's log.
+after it was read is not mistaken for a lost one. The modification time of a rewritten file
+differs from the one in the source's log.
 
 `inspect_plan` is called with every progress and once a second, because the next batch replaces the
 plan. If a plan was missed, a local file that is gone right after its batch counts as lost, unless
@@ -130,7 +130,7 @@ def _is_file_source(source: SourceProgress) -> bool:
 
 
 def _compare_with_disk(progress: Progress, checkpoint: Path) -> tuple[list[str], list[str]]:
-    """Local files that are gone, and those with another modification time than listed."""
+    """Local files that are gone, and those whose modification time differs from the listed one."""
     absent, rewritten = [], []
     for number, source in enumerate(progress.sources):
         if not _is_file_source(source):

@@ -92,7 +92,7 @@ def _open(spark: SparkSession, path: Path) -> Any:
             f"Cannot write to the checkpoint folder {path.parent}: {reason}.",
             why="Without a checkpoint the query would start from the beginning after each restart.",
             where=str(path.parent),
-            fix="Make the folder writable for this user, free disk space, or move all checkpoints "
+            fix="Make the folder writable by this user, free disk space, or move all checkpoints "
             "and set [project] checkpoints to the new folder.",
             slug="checkpoint-unwritable",
         ) from exc

@@ -49,7 +49,7 @@ def plan_pipeline_counts(work: Frames, frames: Mapping[str, DataFrame]) -> dict[
     """`frames` are the queries to count. A source that two of them read counts for the first."""
     try:
         return dict(_plan_each_query(work, frames))
-    except Exception as exc:  # a border: a pipeline must run whatever its plans look like
+    except Exception as exc:  # a boundary: a pipeline must run whatever its plans look like
         logger.info("cannot count fields and lookups: %s", exc)
         return {}
 
@@ -77,7 +77,7 @@ def _plan_each_query(
 def plan_script_counts(frame: DataFrame, place: str) -> CountPlan:
     try:
         return CountPlan(parse_points.by_source(frame, {}, place), lookups.find(frame, {}, place))
-    except Exception as exc:  # a border: a script must run whatever its plan looks like
+    except Exception as exc:  # a boundary: a script must run whatever its plan looks like
         logger.info("cannot count fields and lookups of the query at %s: %s", place, exc)
         return NOTHING
 

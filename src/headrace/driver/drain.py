@@ -91,5 +91,5 @@ def _stop(queries: Sequence[StreamingQuery]) -> None:
 def _stop_one(query: StreamingQuery) -> None:
     try:
         query.stop()
-    except Exception as exc:  # a border: the thread and the process end anyway
+    except Exception as exc:  # a boundary: the thread and the process end anyway
         logger.warning("stopping a query: %s", str(exc).partition("\n")[0])

@@ -1,4 +1,4 @@
-"""Writes the run's events file, one line an event. `state/event_file.py` reads it.
+"""Writes the run's events file, one line per event. `state/event_file.py` reads it.
 
 Invariant: writing an event never raises and never blocks a query. A full disk or a full file costs
 lines, which are counted and reported in the next line that fits.

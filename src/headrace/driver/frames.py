@@ -203,7 +203,7 @@ class Frames:
         """Raises an exception of Spark or of the user's code as our error, with its place."""
         try:
             yield
-        except Exception as exc:  # a border: the user's code may raise anything
+        except Exception as exc:  # a boundary: the user's code may raise anything
             where = str(self.graph.collector.innermost(exc.__traceback__) or node.place)
             if isinstance(exc, Error):
                 exc.where = exc.where or where

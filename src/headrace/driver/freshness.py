@@ -25,7 +25,7 @@ from headrace.model import freshness
 from headrace.model.progress import Progress, SourceProgress
 
 SPREAD = 100  # steps over which a time range is spread evenly
-RATE_MIN = 0.5  # rows a second; Spark rounds to a tenth, and below this that is too coarse
+RATE_MIN = 0.5  # rows per second; Spark rounds to a tenth, which is too coarse below this
 BORN_AS_READ = ("RateStreamV2[", "TextSocketV2[")  # how Spark describes such sources
 
 Points = list[tuple[float, float]]

@@ -54,14 +54,14 @@ class ExampleRows:
                 if execution is not None and execution.currentBatchId() == batch:
                     arguments = (query, execution, spark)
                     threading.Thread(target=self._read, args=arguments, daemon=True).start()
-            except Exception as exc:  # a border: on Spark's bus nothing may be raised
+            except Exception as exc:  # a boundary: on Spark's bus nothing may be raised
                 logger.info("no example of %s: %s", query, exc)
         return dict(self._examples.get(query, {}))
 
     def _read(self, query: str, execution: Any, spark: SparkSession) -> None:
         try:
             example = _read_future_row(execution, spark)
-        except Exception as exc:  # a border: a thread, and only an example
+        except Exception as exc:  # a boundary: a thread, and only an example
             logger.info("no example of %s: %s", query, exc)
             return
         if example:

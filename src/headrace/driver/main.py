@@ -120,7 +120,7 @@ class _Run:
             sys.stdout.flush()
             sys.stderr.flush()
         except Exception:
-            logger.exception("cannot write the end of the run")
+            logger.exception("cannot record how the run ended")
         finally:
             os._exit(exit_.code)
 

@@ -78,7 +78,7 @@ def run(
     for planned, claimed in zip(built.planned, claims, strict=True):
         try:
             start(spark, planned, claimed, queries)
-        except Exception as exc:  # a border: Spark may refuse a start with anything
+        except Exception as exc:  # a boundary: Spark may refuse a start with anything
             logger.exception("%s could not be started", planned.query.name)
             exit_ = exit_report.from_exception(exc, run_dir)
             return loop.end_after_failed_start(planned.query.name, exit_)

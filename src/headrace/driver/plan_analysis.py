@@ -1,6 +1,6 @@
 """Facts about a query from Spark's analysed plan, before it starts: modes, state, sources.
 
-Used by `build`. Everything is read over py4j; no query runs and nothing is written. The caller
+Used by `build`. Everything is read through py4j; no query runs and nothing is written. The caller
 decides what to refuse.
 """
 
@@ -137,7 +137,7 @@ def to_definition_error(exc: Exception, name: str, where: str) -> DefinitionErro
     """For an exception of the user's function, or of Spark in it."""
     from pyspark.errors import AnalysisException
 
-    fix = f"Correct {where}, then: headrace check"
+    fix = f"Correct {where}, then run `headrace check`."
     if not isinstance(exc, AnalysisException):
         return DefinitionError(
             f"{name!r} raised {type(exc).__name__}: {first_line(str(exc))}",
@@ -151,7 +151,7 @@ def to_definition_error(exc: Exception, name: str, where: str) -> DefinitionErro
     if proposed := re.findall(r"`([^`]+)`", parameters.get("proposal", "")):
         unknown = parameters.get("objectName", "").strip("`").rsplit("`.`", 1)[-1]
         meant = closest(unknown, proposed) or proposed[0]
-        fix = f"Did you mean {meant!r}? Columns there: {', '.join(proposed)}."
+        fix = f"Did you mean {meant!r}? Available columns: {', '.join(proposed)}."
     return DefinitionError(
         f"{name!r}: {short_message(exc)}",
         why=f"Spark: {condition}" if condition else None,

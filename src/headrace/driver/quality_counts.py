@@ -1,8 +1,8 @@
 """Counts of a batch that Spark's progress does not have: null fields, rows dropped by a lookup.
 
 `health/conditions` compares them with the query's past. Called for every batch, on Spark's listener
-bus. Invariant: never raises, and costs the query nothing. Counting takes at most one part in `REST`
-of the time, so some batches are not counted.
+bus. Invariant: never raises, and costs the query nothing. Counting takes at most 1/`REST` of the
+time, so some batches are not counted.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class BatchCounts:
         rest_s_min = 0.0
         try:
             return count()
-        except Exception as exc:  # a border: on Spark's bus nothing may be raised
+        except Exception as exc:  # a boundary: on Spark's bus nothing may be raised
             rest_s_min = AFTER_FAILURE_S
             logger.info("cannot count %s of %s: %s", key[1], key[0], exc)
             return {}

@@ -40,7 +40,7 @@ class RunLoop:
     def until_the_end(self) -> Exit:
         try:
             return self._loop()
-        except Exception as exc:  # a border: py4j raises many things once the JVM is gone
+        except Exception as exc:  # a boundary: py4j raises many things once the JVM is gone
             died = exit_report.if_jvm_died(self.queries.spark, self.run_dir, JVM_GONE_S)
             return died or exit_report.from_exception(exc, self.run_dir)
 
@@ -86,7 +86,7 @@ class RunLoop:
         return self._stop_rest(self._failure(failed), reason, DRAIN_AFTER_FAILURE_S)
 
     def _end_after_script_failure(self, exit_: Exit) -> Exit:
-        """Most often a failed query made awaitTermination raise. Then the query is the cause."""
+        """Usually a failed query made awaitTermination raise; then the query is the cause."""
         inactive = [query for query in self.queries.all() if not query.query.isActive]
         self._await_termination_events([query.run_id for query in inactive])
         if failed := self._first_failed_query():

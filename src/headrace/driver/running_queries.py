@@ -178,8 +178,8 @@ class Queries:
         active = {_path(o.checkpoint) for o in self.all() if o.checkpoint and o.query.isActive}
         if path in active | self._claimed:
             raise CheckpointError(
-                f"Two queries of this run use the checkpoint {path}.",
-                why="A checkpoint belongs to one query. Two would overwrite each other's offsets.",
+                f"Two queries in this run use the checkpoint {path}.",
+                why="A checkpoint belongs to one query; two would overwrite each other's offsets.",
                 fix="Give each query its own checkpoint and, for a file sink, its own folder.",
                 slug="checkpoint-shared",
             )

@@ -66,9 +66,9 @@ def run(
     signals: Signals,
     close: Callable[[Exit], None],
 ) -> Exit:
-    """The script runs in the main thread, as it would alone, and the run loop in another one.
+    """The script runs in the main thread, as it would alone, and the run loop in another.
 
-    The other thread calls `close` to end the process if the script does not return after its
+    That other thread calls `close` to end the process if the script does not return after its
     queries have ended.
     """
     mine = settings.for_pipeline(spec.pipeline)
@@ -236,9 +236,9 @@ class _Script:
         names = ", ".join(query.name for query in early)
         return DefinitionError(
             f"The script stops its Spark session before {names} has finished a batch.",
-            why="stop() ends every query of the session, and start() does not wait for any.",
+            why="stop() ends every query in the session, and start() does not wait for a batch.",
             where=self._place(),
-            fix="Wait before stop(): query.awaitTermination(), or with several queries "
+            fix="Before stop(), call query.awaitTermination(), or, with several queries, "
             "spark.streams.awaitAnyTermination().",
             slug="session-stopped",
         )

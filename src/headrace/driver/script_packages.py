@@ -1,7 +1,8 @@
 """Checks that the packages and jars of a script fit the installed Spark, before the JVM starts.
 
-A connector for another Spark or Scala version fails late, with a JVM error. If matching jars have
-been fetched, they are used instead, with a warning; else the run is refused. Called by `script`.
+A connector for a different Spark or Scala version fails late, with a JVM error. If matching jars
+have been fetched, they are used instead, with a warning; else the run is refused.
+Called by `script`.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def _describe_replacement(label: str, bad: JarMismatch, where: str) -> str:
     change = f"Change {SUBMIT if SUBMIT in label else 'the script'}: use {bad.fits}"
     if bad.bundle and jars.fetched_files(bad.bundle):
         return (
-            f"{label} has {bad.words} Headrace uses the jars of `headrace jars fetch "
+            f"{label} has {bad.words} Headrace uses the jars from `headrace jars fetch "
             f"{bad.bundle.name}` instead. {change}, or remove it."
         )
     fetch = "."
     if bad.bundle:
-        fetch = f", or run: headrace jars fetch {bad.bundle.name}. Its jars replace the script's."
+        fetch = f", or run `headrace jars fetch {bad.bundle.name}` to replace the script's jars."
     raise ConfigError(
         f"{label} has {bad.words}",
         why=jars.MISFIT_WHY,

@@ -45,7 +45,7 @@ class ScriptQueries:
             self._queries[name] = described
             nodes, queries = tuple(self._nodes.values()), tuple(self._queries.values())
             pipeline.write_definition(self.spec, self.spec.pipeline, self.spec.file, nodes, queries)
-        except Exception as exc:  # a border: Spark Connect and third-party classes differ
+        except Exception as exc:  # a boundary: Spark Connect and third-party classes differ
             logger.info("cannot describe %s: %s", name, exc)
             return {}
         facts: dict[str, Any] = {"guarantee": described.guarantee}

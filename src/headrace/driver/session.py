@@ -89,7 +89,9 @@ DEFAULTS: tuple[Default, ...] = (
         "stopping inside foreachBatch overflows a small stack; a JVM without memory must exit",
     ),
     Default("spark.ui.enabled", "false", "opens no port by default"),
-    Default("spark.ui.killEnabled", "false", "the UI has no login, so it must not end jobs"),
+    Default(
+        "spark.ui.killEnabled", "false", "the UI has no login, so it must not allow killing jobs"
+    ),
     Default("spark.ui.retainedJobs", "50", "saves memory: Spark's limits are for batch jobs"),
     Default("spark.ui.retainedStages", "50", "saves memory"),
     Default("spark.ui.retainedTasks", "1000", "saves memory"),
@@ -226,7 +228,7 @@ def _quick_python(folder: Path) -> Path:
     spec, home = importlib.util.find_spec("pyspark"), os.environ.get("SPARK_HOME")
     installed = Path(spec.origin).parent if spec and spec.origin else None
     if installed is None or (home and Path(home).resolve() != installed.resolve()):
-        return python  # the user's own Spark may have another version in its zip
+        return python  # the user's own Spark may have a different version in its zip
     script.touch(mode=0o700)
     script.write_text(QUICK_PYTHON.format(python=shlex.quote(str(python))))
     return script if os.access(script, os.X_OK) else python  # the disk may be mounted noexec
@@ -259,7 +261,7 @@ def start(packages: str = "") -> SparkSession:
             raise SetupError(
                 f"Spark's JVM did not start; it had to resolve {packages} first.",
                 why=why,
-                fix="Fetch the connector once, with Maven: headrace jars fetch kafka",
+                fix="Run `headrace jars fetch kafka` once: it fetches the connector with Maven.",
                 slug="jars-unresolved",
             ) from exc
         raise SetupError(

@@ -42,10 +42,10 @@ def answer(spec: RunSpec, settings: config.Settings, run_dir: Path, queries: Que
         rows = frame.limit(request["rows_max"] + 1).collect()
     except SqlError:
         raise
-    except Exception as exc:  # a border: Spark may refuse a query with anything
+    except Exception as exc:  # a boundary: Spark may refuse a query with anything
         raise SqlError(
             f"Spark cannot run the query: {plan_analysis.short_message(exc)}",
-            fix="List tables and columns: headrace sql",
+            fix="Run `headrace sql` without a query to list tables and columns.",
             slug="sql-failed",
         ) from exc
     body = {

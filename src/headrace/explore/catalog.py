@@ -1,6 +1,6 @@
 """The tables that SQL can name: the sinks in headrace.toml and the deployed streams.
 
-Reads settings and definitions only; `scan` decides which files belong to a table.
+Reads settings and definitions only; `scan` determines which files belong to a table.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Catalog:
                 return table
         if names := self.ambiguous.get(full.lower()):
             raise SqlError(
-                f"{full!r} is ambiguous: {len(names)} pipelines have a stream of this name.",
+                f"{full!r} is ambiguous: {len(names)} pipelines have a stream with this name.",
                 why=f"It could be {', '.join(names)}.",
-                fix=f"Use the full name, for example {names[0]}",
+                fix=f"Use the full name, for example {names[0]}.",
                 slug="ambiguous-name",
             )
         return None
@@ -110,7 +110,8 @@ class Catalog:
         owner, below = owners[at], real.removeprefix(at).split("/")
         if any(part.startswith((".", "_")) and "=" not in part for part in below):
             raise not_committed_error(
-                path, f"Names that start with . or _ are not data of {owner.name!r}."
+                path,
+                f"Files and folders whose names start with . or _ are not data of {owner.name!r}.",
             )
         if owner.snapshots and at == real and format == "parquet":
             return replace(owner, name=name)
@@ -215,7 +216,7 @@ def files_of(table: Table) -> Files:
         )
     kind = table.sink.kind or "a function"
     raise SqlError(
-        f"{table.name!r} cannot be read: its sink, {kind}, keeps no rows.",
+        f"{table.name!r} cannot be read: its sink, {kind}, stores no rows.",
         fix="Write it to files (hr.parquet).",
         slug="nothing-to-read",
     )

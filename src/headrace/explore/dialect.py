@@ -133,7 +133,7 @@ def _syntax_error(exc: Exception) -> SqlError:
     line, near = first.get("line"), first.get("highlight")
     return SqlError(
         f"SQL syntax error: {message.rstrip('.')}.",
-        why=f"At {near!r}." if near else None,
+        why=f"The error is at {near!r}." if near else None,
         where=f"line {line}, column {first.get('col')}" if line else None,
         fix="If this is valid Spark SQL, use headrace sql --spark.",
         slug="sql-syntax",

@@ -55,7 +55,7 @@ def open_itself(path: Path) -> BinaryIO:
 
 def misplaced_file_error(path: str) -> SqlError:
     return SqlError(
-        f"{path} cannot be read: it is a link, or outside the folder of its table.",
+        f"{path} cannot be read: it is a link, or is outside its table's folder.",
         why="A link could expose any file that this account can read.",
         where=path,
         fix="Replace the link with the file itself.",

@@ -140,7 +140,7 @@ def out_of_memory() -> SqlError:
 
 
 def _has_varying_columns(conn: duckdb.DuckDBPyConnection, source: Scan) -> bool:
-    """The newest file has other columns than the first: a later version of the query wrote it."""
+    """The newest file has different columns: a later version of the query wrote it."""
     if source.table.sink.kind != "parquet" or len(source.files) < 2:
         return False
     first, last = (
@@ -214,6 +214,8 @@ def _to_sql_error(exc: duckdb.Error) -> SqlError:
     return SqlError(
         f"The query failed: {lines[0] if lines else kind}",
         why=" ".join(lines[1:]) or None,
-        fix=USE_SPARK if is_missing else "headrace sql without a query lists tables and columns.",
+        fix=USE_SPARK
+        if is_missing
+        else "Run `headrace sql` without a query to list tables and columns.",
         slug="sql-failed",
     )

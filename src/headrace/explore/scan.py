@@ -111,7 +111,9 @@ def _scan_plain(table: Table, sink: Files, folder: Path, within: Path | None) ->
         written = f" {table.written_by} has not written anything yet." if table.written_by else ""
         raise SqlError(
             f"{folder} does not exist.{written}",
-            fix="headrace status shows its progress." if written else "Name an existing folder.",
+            fix="Run `headrace status` to see its progress."
+            if written
+            else "Use the path of an existing folder.",
             slug="nothing-to-read",
         )
     paths: tuple[str, ...] = (str(folder),)

@@ -92,7 +92,7 @@ def _check_table(part: Mapping[str, Any], known: Set[str]) -> None:
         raise SqlError(
             f"Unknown table {name!r}.",
             why=_ONLY_TABLES,
-            fix="headrace sql without a query lists the tables.",
+            fix="Run `headrace sql` without a query to list the tables.",
             slug="not-a-table",
         )
 

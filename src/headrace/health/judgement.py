@@ -21,7 +21,7 @@ BEHIND_BATCHES = 3  # in a row with more rows arriving than processed
 REAL_TIME_BATCHES = 2  # a real-time query is silent for its whole batch
 ROWS_MIN = 100_000  # with fewer, the start of the JVM dominates the cost
 TREND_S = 60.0
-UNANSWERED_S = 15.0  # a source that is silent for so long is not merely slow
+UNANSWERED_S = 15.0  # a source that is silent for this long is not merely slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def judge_query(query: QueryView, subject: Subject) -> tuple[State, str]:
 
 
 def _silence(query: QueryView, view: RunView | None) -> str | None:
-    """How long its source has not answered, and why: mostly a broker is down."""
+    """How long its source has not answered, and why: usually a broker is down."""
     if query.outage is not None:
         for_s = (view.last_line_at if view and view.last_line_at else 0.0) - query.outage.since
         return f"its source has not answered for {span(max(0.0, for_s))}: {query.outage.error}"
@@ -202,7 +202,7 @@ def _silence(query: QueryView, view: RunView | None) -> str | None:
 
 
 def _to_go(query: QueryView) -> str:
-    """From the lag of now and of a minute ago; before that is known, from Spark's rates."""
+    """From the lag now and a minute ago; until that is known, from Spark's rates."""
     seen = trend.over(query.series, TREND_S)
     gain = seen.gain_rate if seen is not None else None
     if gain is None and query.processing_rate is not None and query.input_rate is not None:
@@ -272,7 +272,7 @@ def cpu_s_per_million_rows(view: RunView | None) -> float | None:
 
 
 def query_statuses(subject: Subject, now: float) -> tuple[QueryStatus, ...]:
-    """One row a query, as `status` shows it below its pipeline."""
+    """One row per query, as `status` shows it below its pipeline."""
     view = subject.view
     if view is None:
         return ()

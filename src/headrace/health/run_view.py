@@ -23,7 +23,7 @@ from headrace.model.series import EMPTY, Series, labels, numbers
 BATCHES_REMEMBERED = 64
 TEXTS_MAX = 50
 QUERIES_MAX = 200  # a file may hold anything
-EMPTY_S_MIN = 1.0  # a rate over less than that, after a silence, is noise
+EMPTY_S_MIN = 1.0  # after a silence, a rate over less time than this is noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +227,11 @@ def _fold_progress(query: QueryView, event: Event, heard_at: float) -> QueryView
 
 
 def _input_rate(query: QueryView, rows: int, began_at: float) -> float | None:
-    """Rows a second since the batch before began, or since the source was last empty. None for the
-    first batch of a run.
+    """Rows per second since the previous batch began, or since the source was last empty. None for
+    the first batch of a run.
 
     Spark divides by the time since it last read the source's offsets, which may be a few
-    milliseconds: it then reports 909 rows a second for an input of 10.
+    milliseconds: it then reports 909 rows per second for an input of 10.
     """
     if query.began_at is None:
         return None

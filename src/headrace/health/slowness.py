@@ -117,7 +117,7 @@ def _state_commit(seen: Sequence[Progress], mean_ms: float) -> SlowVerdict | Non
 def _few_partitions(
     seen: Sequence[Progress], parts: Mapping[str, float], cores: int
 ) -> SlowVerdict | None:
-    """The query itself takes the time, and its input has fewer partitions than there are cores."""
+    """Query processing takes the time, and the input has fewer partitions than there are cores."""
     partitions = seen[-1].partitions
     if partitions is None or partitions >= cores or parts[WORK] < DOMINANT:
         return None

@@ -62,7 +62,7 @@ def is_behind(query: QueryStatus) -> bool:
 def failure(ended: Exit | None) -> dict[str, Any]:
     """The error of a run that failed: what, why, where, fix; or how it ended, if that is all."""
     if ended is None:
-        return {"what": "It ended, and no reason was recorded."}
+        return {"what": "The run ended, and no reason was recorded."}
     error, cause = ended.error or {}, judgement.cause(ended)
     return {
         "ending": ended.ending,

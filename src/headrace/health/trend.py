@@ -38,7 +38,7 @@ class Trend:
 
     @property
     def gain_rate(self) -> float | None:
-        """Rows a second by which it catches up; negative: it falls behind. None: not known."""
+        """Rows per second by which it catches up; negative if it falls behind; None if unknown."""
         if self.lag is None or self.lag_then is None:
             return None
         return (self.lag_then - self.lag) / self.length_s

@@ -34,7 +34,7 @@ class OpenAlert:
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """Consecutive equal rows of one key; title and data are those of the last one.
+    """Consecutive equal rows with one key; title and data are those of the last one.
 
     `at` is the time in the rows, `told_at` when their batch was written. `query_id` and `batch`
     identify a batch that is read again.

@@ -13,8 +13,8 @@ from headrace.model.runs import Jsonable
 
 
 class Severity(StrEnum):
-    PROBLEM = "problem"  # the answer is wrong, missing or late: the query is degraded
-    WARNING = "warning"  # it will be, if nothing changes
+    PROBLEM = "problem"  # results are wrong, missing or late: the query is degraded
+    WARNING = "warning"  # they will be, if nothing changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ NOTHING = AgeWindow()
 
 
 def ages_to_json(basis: str, n: int, points: Points) -> dict[str, Any] | None:
-    """The ages of a batch as in `progressed`. None without any."""
+    """The ages of a batch, as `progressed` has them. None without any."""
     known = sorted((max(0.0, age), weight) for age, weight in points if weight > 0)
     if not known:
         return None

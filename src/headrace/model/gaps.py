@@ -30,8 +30,8 @@ class Gap(Jsonable):
         if self.first > self.high:
             # Spark continues at the end: a position in the old topic means nothing in the new one.
             return (
-                f"{at} was recreated: position {self.first:,}, but it ends at {self.high:,}; "
-                f"its current records are skipped too: {self.high - self.low:,}"
+                f"{at} was recreated: the query is at {self.first:,}, but the partition ends at "
+                f"{self.high:,}; its current records ({self.high - self.low:,}) are skipped too"
             )
         return f"{at}: {self.low - self.first:,} records, from {self.first:,} to {self.low - 1:,}"
 

@@ -96,7 +96,7 @@ class QueryLag(Jsonable):
         """The same, or only a problem if the measurement is too old."""
         if self.is_of(now):
             return self
-        words = f"not measured for {span(now - self.at)}: no supervisor or no relay is running"
+        words = f"not measured for {span(now - self.at)}: no supervisor or relay is running"
         return replace(self, partitions=(), catch_up_s=None, written_s=None, problem=words)
 
     def to_json(self) -> dict[str, Any]:

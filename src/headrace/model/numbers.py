@@ -15,7 +15,7 @@ def real(value: Any) -> float | None:
 
 
 def whole(value: Any) -> int | None:
-    """An integer that SQLite can store; of 2.5, its 2."""
+    """An integer that SQLite can store; 2.5 becomes 2."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and -WHOLE_MAX <= value <= WHOLE_MAX else None
 

@@ -16,7 +16,7 @@ class Action(StrEnum):
     STOP = "stop"  # drain
     CUT = "cut"  # stop at once, without waiting for a batch boundary
     RESTART = "restart"
-    ROLLBACK = "rollback"  # to `version`, or to the one before
+    ROLLBACK = "rollback"  # to `version`, or to the previous one
     RESTORE = "restore"  # the version that `run` replaced
     DOWN = "down"  # drain all and end the supervisor; the desired state stays
 

@@ -14,7 +14,7 @@ from headrace.model.runs import Jsonable
 class State(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
-    DEGRADED = "degraded"  # it runs, and its answer is wrong, missing or late
+    DEGRADED = "degraded"  # it runs, but its results are wrong, missing or late
     CATCHING_UP = "catching-up"
     STALLED = "stalled"
     WAITING = "waiting"  # backing off before the next start

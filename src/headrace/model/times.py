@@ -27,7 +27,7 @@ def clock(at: float | str | None) -> str:
 
 
 def parse_time(text: Any) -> float | None:
-    """Seconds since the epoch of an ISO time, UTC if it has no zone. None: it is not one."""
+    """Seconds since the epoch of an ISO time, UTC if it has no zone. None if it is not a time."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
         if found is None:

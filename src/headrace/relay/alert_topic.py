@@ -44,8 +44,8 @@ class Goal:
 
 
 class AlertTopicReader:
-    """Has read since `since`; all rows until `until` are stored. `lost` rows were deleted unread,
-    the last of them noticed at `lost_at`."""
+    """It has been reading since `since`; all rows up to `until` are stored. `lost` rows were
+    deleted unread; the last loss was noticed at `lost_at`."""
 
     def __init__(self, topic: Kafka, places: StatePaths, home: str) -> None:
         self.since = time.time()
@@ -77,7 +77,7 @@ class AlertTopicReader:
             self._over.wait(AGAIN_S)
 
     def _read(self) -> None:
-        """Until the store or the topic has to be opened again."""
+        """Reads until the store or the topic has to be opened again."""
         with TopicFollower(self._topic) as broker:
             topic = broker.identity(self._name)
             found = broker.ends({self._name: broker.partitions(self._name)})
@@ -98,7 +98,7 @@ class AlertTopicReader:
         moved = {p: at for p, at in starts.items() if at != known.get(p, at)}
         alert_topics.reset_positions(conn, topic, moved)
         if missed := count_deleted(known, ends):
-            logger.error("%d rows of %s were deleted before they were read", missed, self._name)
+            logger.error("%d rows in %s were deleted before they were read", missed, self._name)
             self.lost, self.lost_at = self.lost + missed, time.time()
         return starts
 
@@ -110,7 +110,7 @@ class AlertTopicReader:
             if goal is None and time.monotonic() >= due:
                 goal, due = self._goal(broker), time.monotonic() + ASK_S
                 if goal.ends.keys() != places.keys() or broker.identity(self._name) != topic:
-                    return  # new partitions, or another topic under the same name
+                    return  # new partitions, or a different topic with the same name
             if goal is not None and goal.is_reached(places):
                 self.until, self.problem, goal = goal.at, None, None
             records = broker.next(WAIT_S)
@@ -129,7 +129,7 @@ class AlertTopicReader:
         places = {one.partition: one.offset + 1 for one in records}
         rows = [row for one in records if (row := self._parse(one)) is not None]
         if changes := alert_topics.take(conn, topic, rows, places, time.time()):
-            logger.info("%d alerts opened or resolved by rows of %s", changes, self._name)
+            logger.info("%d alerts opened or resolved by rows in %s", changes, self._name)
 
     def _parse(self, one: Record) -> TopicRow | None:
         try:

@@ -122,7 +122,7 @@ class AlertTopics:
         asked_since = taker.since if taker else now  # the relay may have been down
         if now < max(ended_at, asked_since) + LEFT_S:
             return True
-        logger.error("giving up on alert rows of %s in %s", one.query, one.topic.topic)
+        logger.error("giving up on alert rows of query %s in topic %s", one.query, one.topic.topic)
         return False
 
     def _state(self, one: WantedTopic) -> TopicAlerts:
@@ -179,8 +179,8 @@ def _wanted_topics(
 
 
 def earlier_end(places: StatePaths, pipeline: str) -> float:
-    """When the last run of an earlier deployment ended: infinite while one lives, 0 without any. A
-    deployment is recorded before its predecessor has ended."""
+    """When the last run of an earlier deployment ended: infinity while one lives, 0 if there was
+    none. A deployment is recorded before its predecessor has ended."""
     wanted = desired.read(places, pipeline)
     deployed = (wanted.version, wanted.profile) if wanted else None
     ends = [0.0]

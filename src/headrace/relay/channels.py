@@ -34,7 +34,7 @@ class Channels:
         except Error as exc:
             wrong = [exc.what]
         waiting = [
-            f"notices to {name} wait: {thread.problem}"
+            f"notices to {name} are waiting: {thread.problem}"
             for name, thread in self._threads.items()
             if thread.problem
         ]
@@ -61,7 +61,7 @@ class Channels:
 
 
 class _SenderOf:
-    """The sender of notices, with the address that the page has now."""
+    """The sender of notices, with the current address of the page."""
 
     def __init__(self, work: Workspace) -> None:
         self._places, self._project = work.places, work.settings.name
@@ -78,7 +78,7 @@ class _SenderOf:
 
 
 def _remove_old_readers(places: StatePaths, names: set[str]) -> None:
-    """A channel that is set again later starts with the changes of that time."""
+    """A channel that is configured again later starts with the changes made from then on."""
     with closing(db.open_alerts(places.alerts)) as conn:
         kept = {alert_changes.EVENTS, *(deliveries.reader(name) for name in names)}
         alert_changes.remove_readers(conn, kept)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.connectors.kafka.connector import Kafka
 
 ASK_S = 5.0
-AGAIN_S = 3600.0  # a broker deletes an unused group after some days
+AGAIN_S = 3600.0  # a broker deletes an unused group after a few days
 
 
 class GroupMirror:

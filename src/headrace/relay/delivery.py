@@ -2,7 +2,7 @@
 
 `deliver` settles the oldest change, or a group of similar ones; `ChannelThread` calls it whenever
 alerts.db has changed. Invariants: a change is settled only after the service has answered; changes
-of one alert are sent in order; only the service's own rejection gives a notice up.
+of one alert are sent in order; a notice is given up only if the service itself rejects it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def repeat(conn: db.Store, channel: Channel, sender: Sender, wall: Callable[[], 
             if not exc.is_permanent:
                 raise
             reply = exc.text
-        # Sent it stays, whatever the reply is: the service has it open.
+        # It stays sent, whatever the reply: the alert is open at the service.
         _record(conn, channel, notice, changes, DeliveryState.SENT, reply, 1, wall())
     return len(by_key)
 
@@ -98,7 +98,7 @@ def _send(
         record(DeliveryState.FAILED if exc.is_permanent else DeliveryState.WAITING, exc.text)
         if not exc.is_permanent:
             raise
-        logger.error("%s rejects a notice: %s", channel.name, redact(exc.text, resolved_values()))
+        logger.error("%s rejected a notice: %s", channel.name, redact(exc.text, resolved_values()))
     except Error as exc:  # a missing secret or package: a person can repair it
         record(DeliveryState.WAITING, exc.what)
         raise DeliveryError(exc.what, retry_after_s=DELAY_S_MAX) from exc
@@ -126,7 +126,7 @@ def _routed_by(change: AlertChange) -> tuple[str, str, str]:
 def _choose_closing(
     conn: db.Store, channel: str, changes: list[AlertChange], at: float
 ) -> tuple[str, list[AlertChange]]:
-    """A key that the service has open and whose alerts are all resolved now, and its changes.
+    """A key that is open at the service and whose alerts are all resolved now, and its changes.
     Changes are skipped if they were never sent there, or if alerts of their group are open."""
     by_key: dict[str, list[AlertChange]] = {}
     for change in changes:
@@ -137,7 +137,7 @@ def _choose_closing(
         if key and not deliveries.count_open(conn, channel, key):
             closing_ = (key, alike)  # of several keys, the others come next
             continue
-        why = "others of its group are open" if key else "its opening was not sent"
+        why = "other alerts in its group are open" if key else "the alert itself was not sent"
         kind = str(alike[0].kind)
         skipped = Delivery(channel, kind, key, DeliveryState.SKIPPED, at, 0, why)
         deliveries.record(conn, alike, skipped)
@@ -145,7 +145,7 @@ def _choose_closing(
 
 
 class ChannelThread:
-    """Delivers to one channel until `end`. `problem`: why notices wait, if they do."""
+    """Delivers to one channel until `end`. `problem`: why notices are waiting, if they are."""
 
     def __init__(self, channel: Channel, places: StatePaths, sender: Callable[[], Sender]) -> None:
         self.channel = channel
@@ -160,7 +160,7 @@ class ChannelThread:
         self._thread.start()
 
     def end(self) -> None:
-        """Does not wait for a service that hangs: what it does is sent again after a restart."""
+        """Does not wait for a service that hangs: its notice is sent again after a restart."""
         self._over.set()
         self._thread.join(1.0)
 
@@ -170,13 +170,13 @@ class ChannelThread:
                 with closing(db.open_alerts(self._places.alerts)) as conn:
                     deliveries.start(conn, self.channel.name, time.time())
                     self._follow(conn)
-            except Exception as exc:  # a border: no other thread delivers to this channel
-                logger.exception("channel %s", self.channel.name)
+            except Exception as exc:  # a boundary: no other thread delivers to this channel
+                logger.exception("channel %s failed; retrying", self.channel.name)
                 self.problem = f"{type(exc).__name__}: {exc}"
             self._over.wait(DELAY_S_MIN)
 
     def _follow(self, conn: db.Store) -> None:
-        """Until the store is replaced."""
+        """Delivers until the store is replaced."""
         version, delay_s, attempt, due = -1, DELAY_S_MIN, 1, 0.0
         while not self._over.wait(POLL_S):
             now = conn.execute("PRAGMA data_version").fetchone()[0]
@@ -195,7 +195,7 @@ class ChannelThread:
                 delay_s, attempt = min(DELAY_S_MAX, 2 * delay_s), attempt + 1
 
     def _deliver(self, conn: db.Store, attempt: int) -> bool:
-        """Waits while the channel has sent too much: changes that come meanwhile are grouped."""
+        """Waits if the channel has sent too much: changes that arrive meanwhile are grouped."""
         full = len(self._sent) == PER_MINUTE_MAX
         if full and (wait_s := self._sent[0] + 60.0 - time.monotonic()) > 0:
             self._over.wait(wait_s)

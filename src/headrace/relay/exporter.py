@@ -105,7 +105,7 @@ class Exporter:
         marks = self._export.runs
         positions = {run: mark["at"] for run, mark in marks.items()}
         self._reader = EventReader(places, positions if before else None)
-        # Read by an earlier process but not delivered: lost if the file was deleted since.
+        # Read by an earlier process but not delivered: lost if the file has been deleted since.
         lost = [mark["waiting"] for run, mark in marks.items() if not places.events(run).exists()]
         self._queue = Queue(dropped=self._export.dropped + sum(lost))
         self._logged = self._export.dropped

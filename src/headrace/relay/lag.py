@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ASK_S = 5.0
 LOOKS = 12  # a minute of them, for rates
-KEPT_S = 60.0  # how often a topic's retention is read, and a silent sink is tried
+KEPT_S = 60.0  # how often a topic's retention is read, and an unresponsive sink retried
 AGED_MAX = 16  # partitions of a query whose oldest record is read: those most behind
 AGED_S = 2.0  # for one measurement: alert rows share the thread
 
@@ -43,14 +43,16 @@ class LagMonitor:
         self._seen: dict[tuple[str, str], deque[QueryLag]] = {}
         self._kept: dict[tuple[str, str], tuple[float, float | None]] = {}
         self._silent: dict[tuple[str, str], float] = {}  # a topic that did not answer, until when
-        self._empty: dict[tuple[str, PartitionLag], float] = {}  # the same, of a place in a topic
+        self._empty: dict[
+            tuple[str, PartitionLag], float
+        ] = {}  # the same, for a position in a topic
 
     def measure(self, work: Workspace) -> list[QueryLag]:
         found = []
         self._until = self._clock() + AGED_S
         now = time.time()
         self._empty = {place: until for place, until in self._empty.items() if now < until}
-        down: dict[str, str] = {}  # a silent cluster is tried once per measurement
+        down: dict[str, str] = {}  # an unresponsive cluster is tried once per measurement
         for definition, query in queries(work):
             read = positions.read(query.checkpoint or "")
             if read == {}:
@@ -74,7 +76,7 @@ class LagMonitor:
         if is_real_time:
             found = replace(found, written_s=self._seconds_since_write(query, found.at))
         if read is None:
-            return replace(found, problem="its checkpoint is not on a disk of this machine")
+            return replace(found, problem="its checkpoint is not on a local disk")
         partitions: list[PartitionLag] = []
         gone: list[str] = []
         for connector in broker_connectors.read_by(definition, query):

@@ -77,7 +77,7 @@ class ProblemLog:
         for same in sorted(now.keys() - self._known.keys()):
             logger.warning("%s", now[same])
         for same in sorted(self._known.keys() - now.keys()):
-            logger.info("no longer: %s", self._known[same])
+            logger.info("resolved: %s", self._known[same])
         self._known = now
 
 
@@ -102,7 +102,7 @@ def _reload_workspace(work: Workspace) -> tuple[Workspace, list[str]]:
 
 
 def _has_supervisor_ended(timeout_s: float) -> bool:
-    """It holds the other end of stdin."""
+    """The supervisor holds the other end of stdin."""
     ready, _, _ = select.select([sys.stdin], [], [], timeout_s)
     return bool(ready) and not os.read(sys.stdin.fileno(), 4096)
 

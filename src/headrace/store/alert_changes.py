@@ -67,7 +67,7 @@ def advance(conn: db.Store, reader: str, last: int) -> None:
 
 
 def remove_readers(conn: db.Store, kept: set[str]) -> None:
-    """Of channels that are no longer set: they would keep changes from being pruned."""
+    """Forgets channels that are no longer configured: they would keep changes from being pruned."""
     with db.transaction(conn):
         for row in db.rows(conn, "SELECT reader FROM change_readers"):
             if row["reader"] not in kept:

@@ -50,8 +50,8 @@ def _apply(conn: db.Store, one: TopicRow, at: float) -> int:
     found = alerts.apply_row(conn, one.pipeline, one.query, one.row, at)
     is_quiet = one.row.resolved and not found
     if is_quiet:
-        # Earlier ones need not be kept: all later alerts are newer than they. Of the same
-        # moment there may be several, in unknown order.
+        # Earlier ones need not be kept: all later alerts are newer. At the same
+        # moment there may be several, in an unknown order.
         sql = "DELETE FROM topic_rows WHERE quiet = ? AND moment < ?"
         conn.execute(sql, (key, one.row.at))
     conn.execute(
@@ -62,7 +62,7 @@ def _apply(conn: db.Store, one: TopicRow, at: float) -> int:
 
 
 def positions(conn: db.Store, topic: str) -> dict[int, int]:
-    """By partition: the record that comes next."""
+    """The next record of each partition."""
     sql = "SELECT partition, next FROM topic_positions WHERE topic = ?"
     return {row["partition"]: row["next"] for row in db.rows(conn, sql, (topic,))}
 

@@ -92,7 +92,7 @@ def apply_row(conn: db.Store, pipeline: str, query: str, row: AlertRow, at: floa
 
 
 def is_opened_after(conn: db.Store, key: str, at: float) -> bool:
-    """Whether an alert with this key is open that a later row opened."""
+    """Whether a later row has opened an alert with this key that is still open."""
     sql = "SELECT 1 FROM alerts WHERE key = ? AND resolved_at IS NULL AND opened_at > ?"
     return conn.execute(sql, (key, at)).fetchone() is not None
 
@@ -174,7 +174,7 @@ def _resolve_where(
 
 
 def open_keys_of_rules(conn: db.Store) -> set[str]:
-    """Without alerts of rows, so that a flood of them never hides these."""
+    """Without alerts from rows, so that a flood of those never hides these."""
     found = db.rows(
         conn, "SELECT key FROM alerts WHERE resolved_at IS NULL AND rule <> ?", (RULE_OF_ROWS,)
     )

@@ -59,11 +59,11 @@ def read(path: Path, ask: Callable[[Store], T], *, is_optional: bool = False) ->
 
 
 def open_readonly(path: Path) -> Store:
-    """Creates, changes and sets aside nothing. Most readers use `read`."""
+    """Never creates, changes or sets aside a file. Most readers use `read`."""
     if not path.exists():
         raise StoreError(
             f"There is no {path.name} yet.",
-            why="the supervisor creates it when it first runs",
+            why="The supervisor creates it on its first run.",
             where=str(path),
             fix="headrace up",
             slug="no-store",
@@ -88,8 +88,8 @@ def open_readonly(path: Path) -> Store:
         if schema is not None and version > len(schema.steps):
             raise _newer(path, version, schema)
         raise StoreError(
-            f"{path.name} is not a database of this version of Headrace (schema {version}).",
-            why="the supervisor brings it up to date, or sets it aside, when it starts",
+            f"{path.name} does not fit this version of Headrace (schema {version}).",
+            why="When the supervisor starts, it upgrades the file or sets it aside.",
             where=str(path),
             fix="headrace up",
             slug="no-store",
@@ -99,7 +99,7 @@ def open_readonly(path: Path) -> Store:
 
 @contextlib.contextmanager
 def transaction(conn: Store) -> Iterator[Store]:
-    """All or nothing. A nested one joins the outer, so that callers can bundle writes."""
+    """All or nothing. A nested one joins the outer one, so that callers can bundle writes."""
     if conn.in_transaction:
         yield conn
         return
@@ -113,10 +113,10 @@ def transaction(conn: Store) -> Iterator[Store]:
     except UnicodeEncodeError as exc:
         _roll_back(conn)
         raise StoreError(
-            f"{exc.object!r} cannot be stored: it is not Unicode text.",
+            f"{exc.object!r} cannot be stored: it is not valid Unicode.",
             why=str(exc),
             where=str(conn.path),
-            fix="rename it to plain Unicode (often a file name in another encoding)",
+            fix="Rename it in valid Unicode. It is often a file name in a different encoding.",
             slug="bad-text",
         ) from exc
     except BaseException:
@@ -144,7 +144,11 @@ def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
     name = getattr(exc, "sqlite_errorname", None) or ""
     slug, what, fix = next(
         (words for *words, prefixes in _EXPLANATIONS if name.startswith(prefixes)),
-        ("store", "could not be used", "fix the cause; `headrace up` opens it again"),
+        (
+            "store",
+            "could not be used",
+            "Fix the cause, then run `headrace up`, which opens it again.",
+        ),
     )
     return StoreError(
         f"{path.name} {what}.",
@@ -160,25 +164,25 @@ _EXPLANATIONS = (
     (
         "store-locked",
         f"is held by another process (waited {BUSY_S:g} s)",
-        "close other programs that write to it (for example an open sqlite3 shell)",
+        "Close other programs that write to it, such as an open sqlite3 shell.",
         ("SQLITE_BUSY", "SQLITE_LOCKED"),
     ),
     (
         "store-broken",
         "is damaged",
-        "headrace down && headrace up   (sets the file aside and creates a new one)",
+        "Run `headrace down && headrace up`: it sets the file aside and creates a new one.",
         recovery.DAMAGE,
     ),
     (
         "store-full",
         "cannot grow: the disk is full",
-        "free space on its disk; no other action is needed",
+        "Free space on its disk. No other action is needed.",
         ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"),
     ),
     (
         "store-unwritable",
         "cannot be opened or written",
-        "check the owner of the state folder, and that its disk is not read-only",
+        "Check who owns the state folder, and that its disk is not read-only.",
         ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR"),
     ),
 )
@@ -196,14 +200,16 @@ def _open(path: Path, schema: migrations.Schema, clock: Callable[[], float]) -> 
             break
     else:
         raise StoreError(
-            f"{path.name} cannot be created again.",
+            f"{path.name} cannot be recreated.",
             why=problem,
             where=str(path),
-            fix="check the disk of the state folder",
+            fix="Check the disk that holds the state folder.",
             slug="store-broken",
         )
     if problem:
-        conn.note = f"{path.name} was damaged ({problem}); kept as {moved.name}, created a new one"
+        conn.note = (
+            f"{path.name} was damaged ({problem}); kept as {moved.name} and replaced by a new one"
+        )
         if schema.disposable:
             recovery.forget_oldest(path)
         else:
@@ -233,7 +239,7 @@ def _ready(path: Path, schema: migrations.Schema) -> Store:
             raise StoreError(
                 f"{path.name} cannot be created: {exc.strerror}.",
                 where=str(path),
-                fix="check the state folder: its owner, a full disk, a read-only disk",
+                fix="Check who owns the state folder, and that its disk is not full or read-only.",
                 slug="store-unwritable",
             ) from exc
         raise
@@ -265,13 +271,11 @@ def _check(conn: Store, schema: migrations.Schema) -> None:
     tables = _tables(conn)
     if application_id != schema.application_id:
         if tables or application_id:
-            raise _UnusableError(
-                f"it is a database of another program: {', '.join(sorted(tables)[:5])}"
-            )
+            raise _UnusableError(f"it belongs to another program: {', '.join(sorted(tables)[:5])}")
     elif version > len(schema.steps):
         if schema.disposable:
             raise _UnusableError(
-                f"a newer Headrace wrote it: schema {version}, ours {len(schema.steps)}"
+                f"a newer Headrace wrote it: schema {version}, ours is {len(schema.steps)}"
             )
         raise _newer(conn.path, version, schema)
     elif version == len(schema.steps) and not schema.tables <= tables:
@@ -326,10 +330,10 @@ def _roll_back(conn: Store) -> None:
 
 def _newer(path: Path, version: int, schema: migrations.Schema) -> StoreError:
     return StoreError(
-        f"{path.name} was written by a newer Headrace: schema {version},"
-        f" this one supports {len(schema.steps)}.",
-        why="an older Headrace would lose the open alerts",
+        f"{path.name} was written by a newer version of Headrace: schema {version},"
+        f" but this version supports {len(schema.steps)}.",
+        why="An older version would lose the open alerts.",
         where=str(path),
-        fix=f"install that newer Headrace again, or move {path} away to start with a new one",
+        fix=f"Install the newer version again, or move {path} away to start with a new file.",
         slug="store-newer",
     )

@@ -57,7 +57,8 @@ def start(conn: db.Store, channel: str, at: float) -> None:
         conn.execute(
             "INSERT OR IGNORE INTO deliveries"
             " (channel, change, alert, kind, key, state, at, attempts, reply)"
-            " SELECT ?, c.id, c.alert, c.kind, '', ?, ?, 0, 'over before the channel was set'"
+            " SELECT ?, c.id, c.alert, c.kind, '', ?, ?, 0,"
+            " 'resolved before the channel was configured'"
             " FROM alert_changes AS c JOIN alerts AS a ON a.id = c.alert"
             " WHERE c.id > ? AND a.resolved_at IS NOT NULL",
             (channel, str(DeliveryState.SKIPPED), at, passed),

@@ -12,7 +12,7 @@ CHARS_MAX = 64 * 1024
 
 
 def dump(body: Mapping[str, Any]) -> str:
-    """Pure ASCII, so that any text (also half a surrogate pair) is read back unchanged."""
+    """Pure ASCII, so that any text (even half a surrogate pair) is read back unchanged."""
     return json.dumps(body, separators=(",", ":"), default=str)
 
 

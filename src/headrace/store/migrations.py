@@ -117,12 +117,12 @@ _ALERTS_1: Step = (
         title TEXT NOT NULL, severity TEXT NOT NULL, data TEXT NOT NULL,
         opened_at REAL NOT NULL, updated_at REAL NOT NULL, resolved_at REAL,
         updates INTEGER NOT NULL DEFAULT 0, reopened INTEGER NOT NULL DEFAULT 0)""",
-    # At most one open alert a key.
+    # At most one open alert per key.
     "CREATE UNIQUE INDEX alerts_open ON alerts (key) WHERE resolved_at IS NULL",
     "CREATE INDEX alerts_by_key ON alerts (key, id)",
 )
 _ALERTS_2: Step = (
-    # When it is over by itself, if its query has worked until then.
+    # When it resolves by itself, if its query has worked until then.
     "ALTER TABLE alerts ADD COLUMN resolve_at REAL",
     """CREATE INDEX alerts_due ON alerts (resolve_at)
         WHERE resolved_at IS NULL AND resolve_at IS NOT NULL""",

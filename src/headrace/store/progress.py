@@ -108,7 +108,7 @@ def newest(conn: db.Store, pipeline: str, query: str, limit: int = 100) -> list[
 
 
 def queries(conn: db.Store, pipeline: str, since: float) -> list[str]:
-    """Names of the queries with a batch since then, including those of earlier versions."""
+    """Names of the queries with a batch since then, including queries of earlier versions."""
     # One index step for each name: a pipeline has few queries and millions of minutes.
     found = db.rows(
         conn,

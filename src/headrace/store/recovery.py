@@ -77,7 +77,7 @@ def salvage_alerts(damaged: Path, conn: sqlite3.Connection) -> int:
     with contextlib.suppress(sqlite3.Error):
         uri = f"file:{quote(str(damaged.absolute()))}?mode=ro"
         old = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
-        old.execute("PRAGMA writable_schema = 1")  # reads also if the end of the file is missing
+        old.execute("PRAGMA writable_schema = 1")  # reads even if the end of the file is missing
         old.text_factory = lambda raw: raw.decode("utf-8", "replace")
         # In one transaction, for speed. Without the numbers of batches and the
         # positions, stored rows would be stored again.

@@ -99,7 +99,7 @@ def watermark_of(progress: Progress) -> float | None:
 
 
 def parse_fresh(body: Any) -> FreshnessMetric:
-    """All of it or nothing: an age without its weight cannot be added up."""
+    """All fields or none: an age without its weight cannot be added up."""
     given = body if isinstance(body, Mapping) else {}
     basis, n = given.get("basis"), whole(given.get("n"))
     p50, p99 = real(given.get("p50_ms")), real(given.get("p99_ms"))
@@ -109,7 +109,7 @@ def parse_fresh(body: Any) -> FreshnessMetric:
 
 
 def merge_buckets(parts: Iterable[MetricBucket], step_s: float | None) -> list[MetricBucket]:
-    """Ordered parts, merged into steps; None: they start at their step already."""
+    """Ordered parts, merged into steps; None: they already start at their step."""
     steps: dict[float, list[MetricBucket]] = {}
     for part in parts:
         start = part.start if step_s is None else math.floor(part.start / step_s) * step_s

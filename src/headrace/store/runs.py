@@ -56,7 +56,7 @@ def list_runs(conn: db.Store, pipeline: str | None = None, limit: int = 50) -> l
 
 
 def restarts_since(conn: db.Store, since: float) -> dict[str, int]:
-    """By pipeline: runs that began after `since` because another one had ended."""
+    """By pipeline: the number of restarts after `since`."""
     found = db.rows(
         conn,
         "SELECT pipeline, count(*) AS n FROM runs WHERE started_at >= ?"

@@ -33,7 +33,7 @@ class WaitingFile:
     pipeline: str
     query: str
     batch: int
-    life: str  # start of the query id: another id counts its batches from 0
+    life: str  # start of the query id: a different id counts its batches from 0
     at: float
 
 

@@ -60,7 +60,7 @@ def find_late(topics: Sequence[TopicAlerts], since: float, at: float) -> Titles:
     titles: Titles = {}
     for by in topics:
         if at - max(by.until or by.since, since) > LATE_S:
-            why = by.problem or "the relay does not respond (see relay.log)"
+            why = by.problem or "the relay is not responding (see relay.log)"
             title = f"Alert rows of {by.query} in the topic {by.topic} are not being read: {why}"
             titles.setdefault(f"{RULE}:{by.pipeline}:{by.query}", (by, title))
     return titles

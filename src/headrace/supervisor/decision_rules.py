@@ -194,13 +194,17 @@ def _wanted_alerts(
     for reason in reasons:
         rule = "needs-attention"
         title = f"{name} needs attention: {reason}"
-        words = _words("It is not restarted.", _fix(situation, f"headrace start {name}"), name)
+        words = _words(
+            "It does not restart the pipeline.",
+            _fix(situation, f"Then run `headrace start {name}`."),
+            name,
+        )
         alerts.append(OpenAlert(keys[rule], rule, name, title, "critical", data=words))
     if live is not None and live.orders.drain_at is None and live.orders.kill_at is None:
         for stall in _stalls(situation, live, now)[:1]:
             title = f"{name} is stalled: {stall.in_words()}"
             doing = f"It restarts the pipeline after {span(stall.kill_s)} without a batch."
-            words = _words(doing, "Nothing yet, unless it happens again.", name)
+            words = _words(doing, "No action is needed unless it happens again.", name)
             alert = OpenAlert(
                 keys["stalled"], "stalled", name, title, query=stall.query, data=words
             )
@@ -212,7 +216,7 @@ def _wanted_alerts(
         is_current = last.spec.generation == situation.desired.generation
         if is_current and (failed >= ALERT_AFTER_ATTEMPTS or is_urgent):
             title = f"{name} keeps restarting: {judgement.cause(last.exit)}"
-            fix = _fix(situation, "Headrace continues by itself once the cause is gone")
+            fix = _fix(situation, "Headrace continues by itself once the cause is gone.")
             words = _words(f"It restarts the pipeline ({failed} failures in a row).", fix, name)
             alerts.append(OpenAlert(keys["restarting"], "restarting", name, title, data=words))
     return alerts
@@ -227,7 +231,7 @@ def _fix(situation: Situation, then: str) -> str:
     """The fix of the last failure, and what comes after it."""
     error = situation.past[-1].exit.error if situation.past else None
     fix = str((error or {}).get("fix") or "Read the cause").rstrip(".")
-    return f"{fix}. Then: {then}."
+    return f"{fix}. {then}"
 
 
 def _keep_open(situation: Situation, verdict: tuple[Decision, ...]) -> set[str]:

@@ -42,7 +42,7 @@ from headrace.supervisor.store_writer import StoreWriter, Worked
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.25
-STARTING_MAX = 2  # drivers that start at a time: each uses all cores for some seconds
+STARTING_MAX = 2  # drivers that start at a time: each uses all cores for a few seconds
 STARTING_S = 60.0  # after that, others may start too
 STATUS_S = 1.0
 TIDY_S = 10.0
@@ -154,19 +154,19 @@ class Supervisor:
             with self._guard(f"observing {keeper.name}", now):
                 keeper.observe(now)
         left: dict[str, tuple[str, ...]] = {}
-        with self._guard("looking for survivors", now):
+        with self._guard("looking for remaining processes", now):
             left = _survivors(self.places, keepers)
         open_alerts: frozenset[str] = frozenset()
         with self._guard("reading alerts", now):
             open_alerts = self.history.open_keys(now)
         for keeper in keepers:
-            with self._guard(f"keeping {keeper.name}", now), logs.about(pipeline=keeper.name):
+            with self._guard(f"controlling {keeper.name}", now), logs.about(pipeline=keeper.name):
                 if not keeper.is_reading:
                     self._keep(keeper, left.get(keeper.name, ()), open_alerts, now)
         with self._guard("reading alert rows", now):
             self._alert_files.take(_build_worked_until(self.keepers), now)
         for keeper in keepers:
-            with self._guard(f"showing {keeper.name}", now):
+            with self._guard(f"updating the status of {keeper.name}", now):
                 self._show(keeper, now)
         with self._guard("cleaning up", now):
             self._tidy(now)

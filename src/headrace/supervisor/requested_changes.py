@@ -94,7 +94,9 @@ def _former(known: KnownPipeline) -> Mapping[str, Any] | None:
     current = known.current
     if current is None or current.dev:
         return current.former if current is not None else None
-    if known.is_finished:  # else it would read everything once more, or a script do its work twice
+    if (
+        known.is_finished
+    ):  # else it would read everything again, or a script would do its work twice
         current = replace(current, wanted=Wanted.STOPPED.value)
     return current.to_json()
 
@@ -109,7 +111,7 @@ def _refuse_to_replace(request: Request, known: KnownPipeline) -> None:
         return
     name = request.file if request.script else request.pipeline
     raise ControlError(
-        f'The supervisor already runs "{request.pipeline}": version {current.version}, '
+        f'The supervisor is already running "{request.pipeline}": version {current.version}, '
         f"profile {current.profile}.",
         why="Only one run of a pipeline at a time can use its checkpoints.",
         fix=f"Run `headrace run {name} --replace`: it drains the running version, and restores it "

@@ -60,7 +60,7 @@ def _reads_a_broker(places: StatePaths, wanted: Desired) -> bool:
 
 
 class LiveSettings:
-    """The current settings of the file; the previous ones while the file is invalid."""
+    """The current settings in the file, or the previous ones while the file is invalid."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -209,7 +209,7 @@ class _File:
         if self._conn is not None and now >= self._checked_at + REOPEN_S:
             self._checked_at = now
             if not db.is_in_place(self._conn):
-                logger.warning("%s was removed; creating it again", self.name)
+                logger.warning("%s was removed; recreating it", self.name)
                 self.close()
         if self._conn is None:
             self._conn = self._open()

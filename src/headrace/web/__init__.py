@@ -1,1 +1,4 @@
-"""The web process: the page and its API. It reads, and leaves requests. Start at `app.py`."""
+"""The web process: the page and its API. It only reads, and leaves requests for the supervisor.
+
+Start at `app.py`.
+"""

@@ -119,7 +119,7 @@ class ThreadPool:
 
 
 def _unless_cached(request: Request, answer: Response) -> Response:
-    """304 if the browser has this content already."""
+    """304 if the browser already has this content."""
     tag = answer.headers.get("etag")
     if tag is None or request.headers.get("if-none-match") != tag:
         return answer
@@ -132,8 +132,8 @@ def _check_role(endpoint: Endpoint, who: Key | None) -> None:
         raise AssertionError(f"{endpoint.path} was reached without a login")
     if not Role(who.role).may(endpoint.access):
         raise ControlError(
-            "Your key may only read.",
-            fix="log in with a link from `headrace token --role operate`",
+            "Your key is read-only.",
+            fix="Log in with a link from `headrace token --role operate`.",
             slug="not-allowed",
         )
 
@@ -143,7 +143,7 @@ async def _body(request: Request) -> dict[str, Any]:
     try:
         body = json.loads(content or b"{}")
     except (ValueError, RecursionError) as exc:
-        raise ConfigError("The body is not JSON.", why=str(exc), slug="bad-value") from exc
+        raise ConfigError("The body is not valid JSON.", why=str(exc), slug="bad-value") from exc
     if not isinstance(body, dict):
         raise ConfigError("The body must be a JSON object.", slug="bad-value")
     return body

@@ -88,13 +88,13 @@ class AuthMiddleware:
         await self._app(scope, _limit_body(timeouts.limit_body_time(receive), most), send)
 
     def _check_request(self, request: Request) -> Response | None:
-        """None: the app answers."""
+        """None if the app may answer."""
         headers = request.headers
         if host_of(headers) not in self._hosts:
             raise ConfigError(
                 "Unknown host name.",
                 why="An unknown name in the Host header may be an attack (DNS rebinding).",
-                fix='add it in headrace.toml: [web] hosts = ["metrics.example"]',
+                fix='Add the name in headrace.toml: [web] hosts = ["metrics.example"]',
                 slug="bad-host",
             )
         if request.method not in METHODS:
@@ -153,14 +153,14 @@ class AuthMiddleware:
         return api_keys.find(self.site.places, secret, kind, self.site.clock())
 
     def _check_change(self, request: Request, *, is_by_cookie: bool) -> None:
-        """A browser sends its cookie also with requests of other sites' pages: they are refused."""
+        """A browser also sends its cookie with requests from other sites' pages: refused."""
         headers = request.headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise ControlError(
                 "The body must be JSON.",
                 why=f"The content type is {kind[:100] or 'missing'!r}.",
-                fix="send Content-Type: application/json",
+                fix="Send Content-Type: application/json.",
                 slug="not-json",
             )
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
@@ -168,8 +168,8 @@ class AuthMiddleware:
         if not is_ours or (is_by_cookie and site not in (None, "same-origin", "none")):
             raise ControlError(
                 "The request comes from another site's page.",
-                why="Pages of other sites may not change anything here (CSRF).",
-                fix="use the page itself, or an API key (headrace token --program)",
+                why="Pages on other sites may not change anything here (CSRF).",
+                fix="Use the page itself, or an API key (`headrace token --program`).",
                 slug="foreign-origin",
             )
 
@@ -232,7 +232,7 @@ def cookie_name(web: WebSettings) -> str:
 
 
 def log_in(site: Site, secret: str) -> Session | None:
-    """A new session for the key of a link, which is used up by it."""
+    """A new session for the key in a link, which then cannot be used again."""
     now = site.clock()
     key = api_keys.spend(site.places, secret, now)
     return None if key is None else api_keys.make_session(site.places, key, now)
@@ -260,19 +260,19 @@ def _no_login(what: str, why: str) -> Error:
     return Error(
         what,
         why=why,
-        fix="run `headrace token` in the project's folder and open the link that it prints",
+        fix="Run `headrace token` in the project folder and open the link it prints.",
         slug="no-login",
     )
 
 
 def wrong_key(site: Site, caller: str) -> Error:
-    """Wrong keys are counted; too many of them are an error of its own."""
+    """Wrong keys are counted; too many of them raise an error of their own."""
     assert site.feed is not None  # noqa: S101 - set by app.build
     site.feed.wrong_key_limit.check(caller, "wrong keys")
     return Error(
         "This link is no longer valid.",
         why="A link works once, within an hour.",
-        fix="run `headrace token` in the project's folder and open the new link",
+        fix="Run `headrace token` in the project folder and open the new link.",
         slug="bad-login",
     )
 

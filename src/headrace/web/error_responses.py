@@ -64,8 +64,8 @@ def unexpected_error_response(exc: BaseException) -> JSONResponse:
     logger.error("unexpected error %s", number, exc_info=exc)
     error = unexpected_error(
         "An unexpected error occurred.",
-        why=f"The log has the traceback under {number}.",
-        fix="reload the page; if the error persists, see the log",
+        why=f"The log has the traceback under the number {number}.",
+        fix="Reload the page. If the error persists, see the log.",
     )
     return JSONResponse(body_of(error), 500)
 
@@ -79,4 +79,4 @@ def wrong_method() -> ConfigError:
 
 
 def no_such_page() -> ConfigError:
-    return ConfigError("Page not found.", fix="start at /", slug="no-such-page")
+    return ConfigError("Page not found.", fix="Go to the overview: /", slug="no-such-page")

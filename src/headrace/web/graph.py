@@ -92,8 +92,8 @@ def _edge_rates(
     inputs: Mapping[str, tuple[str, ...]],
     output_rates: Mapping[str, float],
 ) -> dict[tuple[str, str], float]:
-    """Into a query with one streaming input flows all that it reads; out of a source, its rate.
-    What a view passes on to a join is not known."""
+    """An edge into a query with one streaming input has the query's input rate, and an edge out of
+    a source has the source's rate. The rate from a view into a join is not known."""
     sources = pipeline_rates.sources_by_query(definition)
     by_source = pipeline_rates.current_rates(seen.values(), sources).by_source
     static = {node.name for node in definition.nodes if node.kind == "table"}

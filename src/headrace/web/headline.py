@@ -28,7 +28,9 @@ def headline(pipelines: Sequence[Row], alert_severities: Sequence[str]) -> dict[
     problems = []
     if bad:
         verb = "needs" if len(bad) == 1 else "need"
-        problems.append(f"{len(bad)} of {len(running)} {verb} attention: {', '.join(bad)}")
+        problems.append(
+            f"{len(bad)} of {_count(len(running), 'pipeline')} {verb} attention: {', '.join(bad)}"
+        )
     if alert_severities:
         problems.append(_open_alerts(alert_severities))
     if broken:
@@ -73,7 +75,7 @@ def _sentence(pipelines: Sequence[Row], running: Sequence[Row], problems: Sequen
         first = "No pipeline is running" if pipelines else "Nothing is deployed"
         return f"{'; '.join([first, *problems])}."
     names = running[0]["name"] if len(running) == 1 else f"all {len(running)} pipelines"
-    fine = f"{names} {'runs and keeps' if len(running) == 1 else 'run and keep'} up"
+    fine = f"{names} {'is' if len(running) == 1 else 'are'} running and keeping up"
     if not problems:
         return f"Healthy: {fine}."
     is_fine = all(row["state"] in (State.RUNNING, State.FINISHED) for row in running)

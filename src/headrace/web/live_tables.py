@@ -35,7 +35,7 @@ PARQUET = "application/vnd.apache.parquet"
 
 
 def find_all(site: Site) -> list[dict[str, Any]]:
-    """Every hr.live of the deployed pipelines: name, chart, and the folder of its snapshots."""
+    """Every hr.live in the deployed pipelines: name, chart, and the folder of its snapshots."""
     work = site.workspace()
     known = tables.known_names(work).tables
     found = []
@@ -65,9 +65,9 @@ def describe(table: dict[str, Any]) -> dict[str, Any]:
 
 def current_window(xs: Iterable[Any], now: float) -> str | None:
     """The newest of the times `xs`, if a window that starts there has not ended by `now`: its value
-    still grows, so it is drawn apart.
+    still grows, so it is drawn differently.
 
-    Windows are as long as the smallest distance of two of them. None where x is not a time.
+    Windows are as long as the smallest distance between two of them. None where x is not a time.
     """
     times = {parse_time(x): x for x in xs if isinstance(x, str) and "T" in x}
     ordered = sorted(time for time in times if time is not None)
@@ -127,7 +127,7 @@ def row(visit: Visit) -> dict[str, Any]:
     if not got["rows"]:
         raise ConfigError(
             f"{about['name']} has no row for {visit.path['key'][:100]!r}.",
-            why="It has not arrived yet, or newer keys have replaced it.",
+            why="The row has not arrived yet, or newer keys have displaced it.",
             slug="unknown-name",
         )
     read = got["tables"][0] if got["tables"] else {}
@@ -157,7 +157,7 @@ def _find_table(visit: Visit) -> dict[str, Any]:
     raise ConfigError(
         f"There is {'more than one' if mine else 'no'} live table {name[:100]!r}.",
         why=f"{words}Known: {', '.join(names) or 'none yet'}.",
-        fix="use PIPELINE.QUERY",
+        fix="Use PIPELINE.QUERY as the name.",
         slug="unknown-name",
     )
 
@@ -184,7 +184,7 @@ def _content(path: Path) -> bytes:
             raise ConfigError(
                 f"The snapshot is larger than {DOWNLOAD_MAX // 1024**2} MB.",
                 where=str(path),
-                fix="copy the file itself",
+                fix="Copy the file directly.",
                 slug="sql-too-large",
             )
         return file.read()
@@ -201,7 +201,7 @@ def _csv(about: dict[str, Any], got: dict[str, Any]) -> Response:
 
 
 def _cell(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    """Puts an apostrophe before a text that a spreadsheet would take for a formula."""
     if isinstance(value, dict | list):
         value = json.dumps(value)
     if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):

@@ -109,8 +109,8 @@ def check(web: WebSettings) -> None:
             f"The page would listen on {web.host} without TLS, which would reveal the keys.",
             why="Plain HTTP is allowed only on 127.0.0.1.",
             where=f"{config.FILE}, [web]",
-            fix="set certificate and key, or behind_proxy = true if TLS ends at a proxy, or host = "
-            '"127.0.0.1" and an SSH tunnel',
+            fix="Set certificate and key; or set behind_proxy = true if a proxy terminates TLS; or "
+            'set host = "127.0.0.1" and use an SSH tunnel.',
             slug="web-without-tls",
         )
     if bool(web.certificate) != bool(web.key):
@@ -127,7 +127,7 @@ def last_port(places: StatePaths) -> int | None:
 
 
 def bind(web: WebSettings, last: int | None = None) -> socket.socket:
-    """A listening socket: on the port of the settings, or the previous one, or a free one."""
+    """A listening socket: on the port in the settings, or the previous port, or a free one."""
     free = range(PORT, PORT + PORTS_TRIED)
     ports = [web.port] if web.port else [last, *free] if last else free
     family = socket.AF_INET6 if ":" in web.host else socket.AF_INET
@@ -149,7 +149,7 @@ def bind(web: WebSettings, last: int | None = None) -> socket.socket:
         f"The page cannot listen on {web.host}, port {web.port or f'{PORT} to {free[-1]}'}.",
         why=str(refused),
         where=f"{config.FILE}, [web]",
-        fix="set [web] port to a free port, or to 0",
+        fix="Set [web] port to a free port, or to 0.",
         slug="web-port",
     )
 
@@ -196,7 +196,7 @@ def _end_with_supervisor(loop: asyncio.AbstractEventLoop, end: Callable[[], None
     with contextlib.suppress(OSError):
         while os.read(0, 4096):
             pass
-    with contextlib.suppress(RuntimeError):  # the loop is closed already
+    with contextlib.suppress(RuntimeError):  # the loop is already closed
         loop.call_soon_threadsafe(end)
     time.sleep(5)
     os._exit(0)  # even if something blocks the loop

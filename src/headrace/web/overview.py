@@ -34,7 +34,7 @@ from headrace.web.pipeline_rates import QueryRates, current_rates, pipeline_rate
 if TYPE_CHECKING:
     from headrace.web.handler_arguments import Site
 
-EDITED_S = 10.0  # how long the comparison of the working tree with a version is kept
+EDITED_S = 10.0  # how long the comparison of the working tree with a version is cached
 RATES_S = 1800.0
 DAY_S = 86_400.0
 ALERTS_MAX = 1000

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.5
-REFRESH_S = 5.0  # rebuilt also without a change: texts such as "41 s behind" depend on the time
+REFRESH_S = 5.0  # rebuilt even without a change: texts such as "41 s behind" depend on the time
 UNUSED_S = 15.0  # an open page calls every five seconds; after this time no page is open
 
 
@@ -71,7 +71,7 @@ class OverviewFeed:
         return self._content
 
     async def after(self, number: int, timeout_s: float) -> int:
-        """Waits for a change after `number`; returns the current number also on a timeout."""
+        """Waits for a change after `number`; returns the current number, even on a timeout."""
         self._note_request()
         async with self._changed:
             with contextlib.suppress(TimeoutError):
@@ -116,7 +116,7 @@ class OverviewFeed:
                 error = error_responses.unexpected_error(
                     "The page cannot read the project.",
                     why="An unexpected error occurred; the log has the traceback.",
-                    fix="run headrace status to see the pipelines; they continue without the page",
+                    fix="Run `headrace status`. The pipelines continue without the page.",
                 )
                 await self._publish(self._error_content(error))
                 await asyncio.sleep(5 * POLL_S)

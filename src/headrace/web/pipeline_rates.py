@@ -68,7 +68,7 @@ def pipeline_rates(
     """A query whose sources are unknown (a script's) counts as the only reader of its own source.
 
     Capacity: the input at which the busiest query would work all the time, if the input of all
-    queries grew alike.
+    queries grew in proportion.
     """
     rate_by_sources: dict[frozenset[str], float] = {}
     for name, rates in queries.items():

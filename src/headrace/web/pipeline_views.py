@@ -1,4 +1,4 @@
-"""What the page shows of pipelines: overview, one pipeline, its history, quarantine, alerts.
+"""What the page shows about pipelines: overview, one pipeline, its history, quarantine, alerts.
 
 Functions from a `Visit` to JSON; `routes.py` has their paths. Invariant: reads only.
 """
@@ -41,7 +41,7 @@ from headrace.web.handler_arguments import Visit
 
 RANGES = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
 POINTS = 240  # of one line of a chart
-GAP_STEPS = 4  # so many steps, or usual distances between batches, without a batch are an outage
+GAP_STEPS = 4  # an outage: no batch for this many steps, or usual gaps between batches
 _NOTHING = MetricBucket(0.0, 0, 0, 0, 0, None, None, None, 0, None, None, None, None)
 JUDGED = 60  # newest batches for a verdict
 OUTPUT_S = 60.0  # the output rate of a query is the mean over this time
@@ -113,7 +113,7 @@ def _output_rates(batches: Mapping[str, Sequence[StoredProgress]], now: float) -
 def _verdicts(
     status: PipelineStatus, batches: Mapping[str, Sequence[StoredProgress]]
 ) -> dict[str, dict[str, Any]]:
-    """What takes the time of each query. `keeps_up` is false where that is a problem."""
+    """Where each query spends its time. `keeps_up` is false where that is a problem."""
     cores = os.cpu_count() or 1
     found = {}
     for query in status.queries:
@@ -174,8 +174,8 @@ def _lines(buckets: Sequence[MetricBucket], width_s: float, now: float) -> dict[
     for bucket, gap_s in zip(buckets, [width_s, *gaps_s], strict=False):
         if gap_s > longest_s:
             points.append({"at": bucket.start - gap_s + width_s})
-        # In how many seconds its rows arrived: since the batch before, where batches are rarer than
-        # steps; in the past part of the current step.
+        # The seconds in which its rows arrived: since the previous batch if batches are rarer than
+        # steps, else the step, or its elapsed part if it is the current one.
         lasted_s = gap_s if gap_s > width_s else min(width_s, now - bucket.start)
         point = _point(bucket, max(lasted_s, 1.0))
         is_complete = bucket.start + width_s <= now
@@ -237,7 +237,7 @@ def _checkpoints(visit: Visit) -> dict[str, Any]:
 
 def _checkpoint(path: str | None) -> dict[str, Any]:
     if path is None:
-        return {"note": "No checkpoint: the query starts from scratch with every run."}
+        return {"note": "No checkpoint: the query starts from scratch in every run."}
     place = config.local_path(path)
     if place is None:
         return {"note": "Not on a local disk; the page reads only local checkpoints."}

@@ -36,7 +36,7 @@ class RateLimit:
             if len(times) >= self.most:
                 wait_s = max(1.0, times[0] + WINDOW_S - now)
                 what = f"Too many {what}: more than {self.most} within {WINDOW_S:g} s."
-                raise Error(what, fix=f"wait {wait_s:.0f} s", slug="too-many")
+                raise Error(what, fix=f"Wait {wait_s:.0f} s, then try again.", slug="too-many")
             times.append(now)
             if len(self._seen) > CALLERS_MAX:
                 self._seen.pop(next(iter(self._seen)))
@@ -55,7 +55,7 @@ class Streams:
             raise Error(
                 "Too many open streams.",
                 why=f"Allowed: {STREAMS_PER_KEY} per key, {most} in total.",
-                fix="close other tabs with the page, or programs that read the stream",
+                fix="Close other tabs that show the page, or programs that read the stream.",
                 slug="too-many",
             )
         self._open[who.hash] += 1

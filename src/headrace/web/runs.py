@@ -153,8 +153,8 @@ def _find_run(visit: Visit) -> Run:
             return found
     raise ConfigError(
         f"There is no run {name[:100]!r}.",
-        why="The folders of old runs are removed; the pipeline's page still lists them.",
-        fix="choose a run on the pipeline's page",
+        why="The pipeline's page also lists old runs whose folders have been removed.",
+        fix="Choose another run on the pipeline's page.",
         slug="unknown-run",
     )
 
@@ -171,7 +171,7 @@ def _trace(visit: Visit, path: str | None) -> str | None:
 
 
 def _redact_body(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
-    """Removes secrets from every string, also in nested lists and objects."""
+    """Removes secrets from every string, including those in nested lists and objects."""
     secrets = visit.site.secrets()
 
     def clean(value: Any) -> Any:

@@ -27,7 +27,7 @@ async def stream(visit: Visit) -> Response:
 
 
 class _Stream(StreamingResponse):
-    """Leaves `streams` however it ends, also if the client left before the first message."""
+    """Leaves `streams` however it ends, even if the client left before the first message."""
 
     def __init__(self, messages: AsyncIterator[str], visit: Visit) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}

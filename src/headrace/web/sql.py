@@ -47,7 +47,7 @@ def _tables(visit: Visit) -> dict[str, Any]:
 def run_query(visit: Visit) -> dict[str, Any]:
     sql = (visit.text("sql", TEXT_MAX) or "").strip()
     if not sql:
-        raise ConfigError("The query is empty.", fix='send {"sql": "SELECT …"}', slug="no-sql")
+        raise ConfigError("The query is empty.", fix='Send {"sql": "SELECT …"}.', slug="no-sql")
     given = visit.body.get("rows", ROWS)
     is_number = isinstance(given, int) and not isinstance(given, bool)
     if not is_number or not 1 <= given <= ROWS_MAX:

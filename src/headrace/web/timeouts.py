@@ -112,7 +112,7 @@ def limit_body_time(receive: Receive) -> Receive:
             is_complete = True
             raise Error(
                 f"The body did not arrive within {BODY_S:g} s.",
-                fix="send it again",
+                fix="Send the request again.",
                 slug="too-slow",
             ) from exc
         is_complete = not message.get("more_body", False)

@@ -32,7 +32,7 @@ class Apprise:
             ) from exc
         service = apprise.Apprise()
         if not service.add(secrets.resolve(self.url)):
-            raise DeliveryError("apprise does not know this kind of URL", is_permanent=True)
+            raise DeliveryError("apprise does not support this kind of URL", is_permanent=True)
         is_over = notice.kind == NoticeKind.RESOLVE
         sent = service.notify(
             title=message_text.subject(notice),
@@ -40,5 +40,5 @@ class Apprise:
             notify_type="success" if is_over else _TYPES.get(notice.severity, "info"),
         )
         if not sent:
-            raise DeliveryError("apprise could not deliver it; its reason is in relay.log")
+            raise DeliveryError("apprise could not deliver the notice; the reason is in relay.log")
         return "accepted"

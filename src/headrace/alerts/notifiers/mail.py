@@ -38,7 +38,7 @@ class Mail:
         require_secret_reference("password", self.password)
         if (self.user is None) != (self.password is None):
             raise ConnectorError(
-                "user and password go together.",
+                "user and password must be set together.",
                 fix="Set both, or neither for a server without a login.",
                 slug="bad-option",
             )
@@ -85,8 +85,8 @@ class Mail:
 
 
 def build_message(notice: Notice, from_: str, to: Sequence[str]) -> EmailMessage:
-    """All messages of an alert have one thread. Line breaks in a title cannot add headers. Pure,
-    except for its date."""
+    """All messages about an alert are in one thread. Line breaks in a title cannot add headers.
+    Pure, except for its date."""
     message = EmailMessage()
     message["From"], message["To"] = from_, ", ".join(to)
     message["Subject"] = " ".join(message_text.subject(notice).split())[:SUBJECT_CHARS]

@@ -1,4 +1,4 @@
-"""A column goes null: records no longer have the field, mostly because it was renamed."""
+"""A column goes null: records no longer have the field, usually because it was renamed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.model.limits import HealthLimits
 from headrace.model.series import Series, total
 from headrace.model.times import moment
 
-USUAL_MAX = 0.5  # a field that is null so often may be missing by chance
+USUAL_MAX = 0.5  # a field that is null this often may be missing by chance
 HIGHEST_MAX = 0.9  # it has been nearly all null before
 PAST_WINDOWS = 5  # a shorter past may lack some kinds of records
 JUMP, TIMES = 0.3, 3.0
@@ -54,7 +54,7 @@ def _find_in_parse_point(
 
 
 def _since_known(series: Series, key: str) -> Series:
-    """From when on the field is counted. Before that it was not in the schema: the driver names all
+    """When counting of the field began. Before that it was not in the schema: the driver names all
     fields when it starts, and then once an hour."""
     first = next((n for n, bucket in enumerate(series.buckets) if key in bucket.sums), 0)
     return Series(series.buckets[first:])

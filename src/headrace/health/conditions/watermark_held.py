@@ -1,4 +1,4 @@
-"""The watermark waits for one idle input of a join or union, and with it all output."""
+"""The watermark, and with it all output, waits for one idle input of a join or union."""
 
 from __future__ import annotations
 

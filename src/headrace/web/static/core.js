@@ -38,7 +38,7 @@ export function show(place, ...nodes) {
   if (focused) document.getElementById(focused)?.focus();
 }
 
-/** An error of the API: {slug, what, why, where, fix}. */
+/** An error from the API: {slug, what, why, where, fix}. */
 export class Problem extends Error {
   constructor(error, status) {
     super(error.what || "The request failed.");
@@ -69,11 +69,11 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new Problem({ slug: "unreachable", what: "The server does not respond.",
-      fix: "The supervisor restarts it; if no supervisor is running: headrace up." }, 0);
+    throw new Problem({ slug: "unreachable", what: "The server is not responding.",
+      fix: "Wait for the supervisor to restart it. If no supervisor is running, run headrace up." }, 0);
   }
   const json = await response.json().catch(() => (response.ok ? null : {}));
-  if (json === null) throw new Problem({ slug: "unreadable", what: "The response of the server is not valid JSON.", fix: "Reload the page." }, response.status);
+  if (json === null) throw new Problem({ slug: "unreadable", what: "The server's response is not valid JSON.", fix: "Reload the page." }, response.status);
   if (response.status === 401) {
     location.replace("/login"); // explains how to log in
     await new Promise(() => {});
@@ -90,7 +90,7 @@ export function problem(error) {
     error.fix && h("p", {}, h("b", {}, "What to do: "), message(error.fix)));
 }
 
-// ---- live: the server notifies of a change, then every part of the page is updated
+// ---- live: the server reports a change, then every part of the page is updated
 
 const updates = [];
 let isBusy = false;
@@ -121,7 +121,7 @@ export async function refresh() {
   isBusy = false;
 }
 
-/** Above the last content, which stays. */
+/** Shows the error above the last content, which stays. */
 function showProblem(error) {
   const place = document.getElementById("problem");
   place.hidden = !error;
@@ -213,7 +213,7 @@ export function state(name, severity = SEVERITY[name] ?? 5) {
   return h("span", { class: `state ${level(severity)}` }, name);
 }
 
-/** A value of a table: null differs from an empty text, times have one format. */
+/** A value in a table: null looks different from an empty text, and all times have one format. */
 export function cell(value) {
   if (value === null || value === undefined) return h("span", { class: "muted" }, "null");
   if (typeof value === "object") return JSON.stringify(value);
@@ -221,7 +221,7 @@ export function cell(value) {
   return time ? `${time[1]} ${time[2]}${time[3] || ""}Z` : value;
 }
 
-// ---- choices of the user are in the URL: to share a view, and to go back
+// ---- the user's choices are in the URL, so that a view can be shared and the back button works
 
 export const chosen = (key) => new URL(location.href).searchParams.get(key);
 

@@ -33,14 +33,14 @@ export function draw(graph) {
   return h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "graph of the pipeline" }, svg);
 }
 
-/** Through the gap between two columns, and then through the column itself where the edge goes further. */
+/** A curve through the gap between two columns, and a straight line through the next column if the edge goes further. */
 const curve = (from, to, isLast) => {
   const [x1, y1, x2, y2] = [from.x + W, from.y + H / 2, to.x, to.y + H / 2];
   return ` C${x1 + GAP_X / 2} ${y1} ${x2 - GAP_X / 2} ${y2} ${x2} ${y2}${isLast ? "" : ` L${x2 + W} ${y2}`}`;
 };
 
 /**
- * The ids in each column: one to the right of the last input; all sinks in the last column. An edge over several columns
+ * The ids in each column: a node is one column to the right of its last input, and all sinks are in the last column. An edge over several columns
  * has a place in each of them, so that it does not run behind a node. `chains` are the places along each edge.
  */
 function place(graph) {

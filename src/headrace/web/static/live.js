@@ -75,7 +75,7 @@ async function drawTable(seen, objects, place, note) {
   } else if (isDrawn && objects.length) {
     note.textContent = await chart(place, kind, objects, x, ys, seen.current_window);
     place.hidden = Boolean(note.textContent);
-    if (!note.textContent && seen.current_window) note.textContent = `${kind === "bar" ? "Pale bar" : "Hollow point"}: the window of ${cell(seen.current_window)} has not ended.`;
+    if (!note.textContent && seen.current_window) note.textContent = `${kind === "bar" ? "Pale bar" : "Hollow point"}: the window at ${cell(seen.current_window)} has not ended yet.`;
   } else if (isDrawn) place.hidden = true;
 }
 

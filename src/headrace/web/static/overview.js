@@ -42,7 +42,7 @@ function result(one) {
   return h("a", { class: "tile plain", href, "data-live": one.name },
     h("span", { class: "muted" }, one.name, one.y.length ? "" : " (table)"),
     last ? h("b", {}, number(Number(last[1]))) : h("b", { class: "muted" }, "–"),
-    last ? h("span", { class: "small muted" }, `${one.y[0]} at ${cell(last[0])}`, isIncomplete(last) ? h("i", { class: "so-far" }, " so far") : "", before ? `; before: ${number(Number(before[1]))}` : "")
+    last ? h("span", { class: "small muted" }, `${one.y[0]} at ${cell(last[0])}`, isIncomplete(last) ? h("i", { class: "so-far" }, " so far") : "", before ? `; previous: ${number(Number(before[1]))}` : "")
       : h("span", { class: "small muted" }, one.problem || (one.y.length ? "no rows yet" : "see its rows")),
     points.length > 1 ? bars(points.map((point) => ({ value: Number(point[1]) || 0, isIncomplete: isIncomplete(point) })), `the last ${points.length} values of ${one.name}`) : null);
 }
@@ -56,7 +56,7 @@ function card(one, now) {
     h("div", {},
       h("h2", {}, h("a", { href: path("pipelines", one.name) }, one.name), state(one.state, one.severity),
         one.alerts ? h("a", { class: "state bad", href: "/alerts" }, `${one.alerts} alert${one.alerts === 1 ? "" : "s"}`) : null,
-        one.edited ? h("span", { class: "state off", title: "The working tree differs from the deployed version" }, "edited since deploy") : null),
+        one.edited ? h("span", { class: "state off", title: "The working tree differs from the deployed version" }, "edited since it was deployed") : null),
       h("p", { class: "tight" }, h("span", { class: "why" }, message(one.why)), one.pace ? [" · ", h("b", { class: "pace" }, one.pace)] : ""),
       h("p", { class: "facts small" },
         fact("input", `${number(one.input_rate)} rows/s`),
@@ -82,5 +82,5 @@ function alert(one, now) {
 function firstSteps(seen) {
   notice("");
   return h("div", { class: "card" }, h("p", {}, "Nothing is deployed yet."),
-    h("pre", {}, (seen.hints.length ? seen.hints : ["headrace up   deploys all pipelines of this project and keeps them running"]).join("\n")));
+    h("pre", {}, (seen.hints.length ? seen.hints : ["headrace up   deploys all pipelines in this project and keeps them running"]).join("\n")));
 }

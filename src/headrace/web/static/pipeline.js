@@ -34,7 +34,7 @@ live(async () => {
 function top(seen) {
   const one = seen.pipeline;
   return [
-    h("div", { class: "row" }, h("h1", {}, one.name), state(one.state), one.edited ? h("span", { class: "state off" }, "edited since deploy") : null,
+    h("div", { class: "row" }, h("h1", {}, one.name), state(one.state), one.edited ? h("span", { class: "state off" }, "edited since it was deployed") : null,
       h("span", { class: "grow" }), ...actions(seen)),
     h("p", { id: "why" }, message(one.why), h("br"), h("span", { class: "muted" }, "Next: "), message(seen.next)),
     !seen.supervisor ? h("div", { class: "card busy", role: "alert" }, "The supervisor is not running: nothing is monitored or restarted. ", h("code", {}, "headrace up")) : null,
@@ -46,7 +46,7 @@ function top(seen) {
   ];
 }
 
-/** Problems in which nothing fails, then warnings. */
+/** Problems that no failure reveals, then warnings. */
 function findings(seen) {
   const all = [...seen.pipeline.queries.flatMap((q) => q.findings || []), ...(seen.pipeline.findings || [])];
   all.sort((a, b) => (a.severity === "problem" ? 0 : 1) - (b.severity === "problem" ? 0 : 1));
@@ -94,25 +94,25 @@ function kafkaLag(seen) {
       { name: "next offset", number: true, get: (p) => number(p.next) },
       { name: "end offset", number: true, get: (p) => number(p.high) },
       { name: "lag", number: true, get: (p) => number(Math.max(0, p.high - Math.max(p.next, p.low))) },
-      { name: "oldest record waits", number: true, get: (p) => known(p.waits_s) },
+      { name: "oldest record waiting for", number: true, get: (p) => known(p.waits_s) },
     ], one.partitions, ""));
   return [h("h2", {}, "Kafka lag"), table([
     { name: "query", get: (one) => h("b", {}, one.query) },
     { name: "records", number: true, get: (one) => (one.records === null ? "unknown" : number(one.records)) },
-    { name: "oldest record waits", number: true, get: (one) => known(one.seconds) },
+    { name: "oldest record waiting for", number: true, get: (one) => known(one.seconds) },
     { name: "caught up in", number: true, get: (one) => (one.records ? known(one.catch_up_s) : "–") },
     { name: "data loss in", number: true, get: (one) => known(one.loss_in_s) },
     { name: "measured", get: (one) => ago(one.at, seen.at) },
-    { name: "", get: (one) => one.problem ? h("span", { class: "bad" }, one.problem) : one.gone ? h("span", { class: "bad" }, `${number(one.gone)} records were deleted before they were read`) : [one.note ? `${one.note} ` : "", one.group_problem ? h("span", { class: "bad" }, `its consumer group is not updated: ${one.group_problem} `) : "", parts(one)] },
+    { name: "", get: (one) => one.problem ? h("span", { class: "bad" }, one.problem) : one.gone ? h("span", { class: "bad" }, `${number(one.gone)} records were deleted before they were read`) : [one.note ? `${one.note} ` : "", one.group_problem ? h("span", { class: "bad" }, `the consumer group could not be updated: ${one.group_problem} `) : "", parts(one)] },
   ], seen.lag, "")];
 }
 
-/** What takes the time of each query, and what would help. A question only about queries that do not keep up. */
+/** Where each query spends its time, and what would help. The heading asks only about queries that do not keep up. */
 function slowness(seen) {
   const all = seen.pipeline.queries.map((q) => [q.name, seen.verdicts[q.name]]).filter(([, one]) => one);
   if (!all.length) return [];
   const isFine = (one) => one.keeps_up || ["not-slow", "too-new"].includes(one.slug);
-  const gain = (one) => (one.gain ? ` Expected gain: ${Math.round(one.gain * 100)} % of a batch.` : "");
+  const gain = (one) => (one.gain ? ` Expected gain: ${Math.round(one.gain * 100)} % of the batch duration.` : "");
   const item = ([name, one]) => h("li", { "data-verdict": one.slug, class: isFine(one) ? "muted" : "" }, h("b", {}, `${name}: `), one.what, one.fix ? ` ${one.fix}` : "", gain(one));
   const slow = all.filter(([, one]) => !isFine(one));
   const others = h("details", { id: "fine" }, h("summary", {}, "Where batches spend their time"), h("ul", {}, all.filter(([, one]) => isFine(one)).map(item)));
@@ -122,7 +122,7 @@ function slowness(seen) {
 // ---- actions: requests to the supervisor
 
 function actions(seen) {
-  if (data.role !== "operate") return [h("span", { class: "muted small" }, "your key may only read")];
+  if (data.role !== "operate") return [h("span", { class: "muted small" }, "your key is read-only")];
   const byWanted = {
     running: [button("Restart", "restart"), button("Stop", "stop", true)],
     unknown: [button("Start", "start"), button("Stop", "stop", true)],
@@ -134,7 +134,7 @@ function actions(seen) {
 
 const EFFECTS = {
   start: "Starts the deployed version.",
-  stop: "Every query stops at the end of its batch; the next start continues after it. No data is lost.",
+  stop: "Every query stops at the end of its batch; the next start continues from there. No data is lost.",
   restart: "Every query stops at the end of its batch, then the pipeline starts again from its checkpoints.",
   rollback: "Every query stops at the end of its batch, then the previous version starts. Checkpoints are kept.",
 };
@@ -144,7 +144,7 @@ function button(label, what, danger = false) {
 }
 
 async function act(label, what, danger) {
-  if (!(await confirm(`${label} ${name}?`, [EFFECTS[what], h("p", { class: "muted small" }, `The audit log records this action of ${data.who}.`)], label, danger))) return;
+  if (!(await confirm(`${label} ${name}?`, [EFFECTS[what], h("p", { class: "muted small" }, `The audit log will record this action under ${data.who}.`)], label, danger))) return;
   const showResult = (...nodes) => show(document.getElementById("acted"), ...nodes);
   try {
     showResult(`${label} ${name}: requested…`);
@@ -162,7 +162,7 @@ async function act(label, what, danger) {
 
 // ---- history
 
-// id, title, traces of the values, and whether there are any
+// id, title, traces of the values, and whether there is anything to draw
 const CHARTS = [
   ["rates", "Input rate and capacity (rows per second)", (v) => [...line("input", v, "input_rate"), ...line("capacity", v, "processing_rate", { colour: COLOURS[1], dash: "dash" })]],
   ["phases", "Batch duration by phase (ms, mean)", (v) => PHASES.map((phase) => ({ name: phase, x: v.at.map(date), y: v[phase], stackgroup: "one", mode: "lines", line: { width: 0.5 } }))],
@@ -187,7 +187,7 @@ async function history(names) {
     isLinked = false;
     return;
   }
-  note.textContent = `${query}: ${values.batches.reduce((a, b) => a + (b || 0), 0).toLocaleString("en")} batches, one point every ${span(found.step_s)}. Vertical lines: starts, ends, deployments, alerts.${values.is_complete.at(-1) === false ? " Dotted or pale at the end: the current step is incomplete." : ""}`;
+  note.textContent = `${query}: ${values.batches.reduce((a, b) => a + (b || 0), 0).toLocaleString("en")} batches, one point every ${span(found.step_s)}. Vertical lines: starts, ends, deployments, alerts.${values.is_complete.at(-1) === false ? " The dotted or pale end is the current step, which is incomplete." : ""}`;
   const wanted = CHARTS.filter(([, , , hasData]) => !hasData || hasData(values));
   if (charts.dataset.kinds !== wanted.map(([id]) => id).join()) {
     charts.dataset.kinds = wanted.map(([id]) => id).join();

@@ -1,4 +1,4 @@
-// SQL over committed data: an editor that suggests names, rows or a chart, a history.
+// SQL over committed data: an editor that suggests names, the result as rows or a chart, and a history.
 import { api, cell, choose, chosen, h, main, number, problem, show, table, timestamp } from "./core.js";
 import { chart } from "./charts.js";
 
@@ -13,7 +13,7 @@ const suggest = h("div", { class: "row small", id: "suggestions" });
 let known = [];
 let last = null;
 
-main.replaceChildren(h("h1", {}, "SQL"), h("p", { class: "muted" }, "Spark SQL over committed data, never half a batch. Read-only, for short queries."),
+main.replaceChildren(h("h1", {}, "SQL"), h("p", { class: "muted" }, "Run short, read-only Spark SQL queries over committed data. A batch is visible only as a whole."),
   editor, suggest, h("div", { class: "row" }, ask, h("span", { class: "muted small" }, h("kbd", {}, "Ctrl"), " + ", h("kbd", {}, "Enter")), kinds), answer,
   h("div", { class: "grid" }, h("div", { class: "card" }, h("h2", {}, "Tables"), names), h("div", { class: "card" }, h("h2", {}, "History"), past)));
 
@@ -99,7 +99,7 @@ async function run() {
 async function draw() {
   if (!last) return;
   const numeric = (c) => /INT|DOUBLE|FLOAT|DECIMAL|LONG/i.test(c.type);
-  const asOf = last.tables.map((t) => `${t.name} as of ${t.as_of ? timestamp(Date.parse(t.as_of) / 1000) : "never"}${t.batch !== null ? ` (batch ${t.batch})` : ""}`).join("; ");
+  const asOf = last.tables.map((t) => `${t.name} ${t.as_of ? `as of ${timestamp(Date.parse(t.as_of) / 1000)}` : "without committed data"}${t.batch !== null ? ` (batch ${t.batch})` : ""}`).join("; ");
   const foot = h("p", { class: "muted small", id: "as-of" }, `${last.is_cut ? "the first " : ""}${number(last.rows.length)} rows in ${number(last.took_ms)} ms${asOf ? `; ${asOf}` : ""}`);
   if (kinds.value === "table") {
     show(answer, table(last.columns.map((c, n) => ({ name: c.name, number: numeric(c), get: (row) => cell(row[n]) })), last.rows, "No rows."), foot);
