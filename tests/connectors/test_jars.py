@@ -109,7 +109,7 @@ def test_a_script_with_a_connector_of_another_spark_is_refused_with_the_one_that
     assert SCRIPTS in caught.value.what
     assert caught.value.where == "count.py:4"
     assert f"use {RIGHT}" in str(caught.value.fix)
-    assert "headrace jars fetch kafka. Its jars replace" in str(caught.value.fix)
+    assert "`headrace jars fetch kafka` to replace" in str(caught.value.fix)
 
 
 @pytest.mark.usefixtures("nothing_fetched")
@@ -128,7 +128,7 @@ def test_fetched_jars_override_a_script_s_connector_of_another_spark_and_that_is
     assert options == {jars.JARS: f"own.jar,{fetched}", "spark.app.name": "x"}
     assert environment == {script_packages.SUBMIT: f"--packages {OWN} pyspark-shell"}
     assert len(said) == 4
-    assert all("Headrace uses the jars of `headrace jars fetch kafka`" in one for one in said)
+    assert all("Headrace uses the jars from `headrace jars fetch kafka`" in one for one in said)
     assert all(RIGHT in one for one in said)
 
 
@@ -226,7 +226,7 @@ def test_a_fetch_that_fails_says_why_and_leaves_what_was_there(tmp_path: Path) -
 
     told = rig.Project(tmp_path).headrace("jars", "fetch", "kafka", code=3, env=alone)
 
-    assert "Could not fetch the kafka jars." in told
+    assert "Could not fetch the kafka jars" in told
     assert "127.0.0.1:9" in told
     assert before
     assert jars.fetched_files(KAFKA) == before
