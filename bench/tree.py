@@ -25,7 +25,7 @@ ROLES = {
     "headrace.driver.main": "driver",
     "headrace.relay.main": "relay",
     "headrace.web.main": "page",
-    "headrace.project.query_worker": "page",
+    "headrace.project.sql_worker": "page",
     "pyspark.daemon": "workers",
 }
 

@@ -31,8 +31,8 @@ BORDERS = {
     "headrace.driver.count_plan.plan_pipeline_counts": "a plan may hold anything: no counts then",
     "headrace.driver.count_plan.plan_script_counts": "a plan may hold anything: no counts then",
     "headrace.driver.drain._stop_one": "a thread at the end of the process",
-    "headrace.driver.future_rows.ExampleRows._read": "a thread: at worst no example",
-    "headrace.driver.future_rows.ExampleRows.refresh": "Spark's bus: at worst no example",
+    "headrace.driver.example_rows.ExampleRows._read": "a thread: at worst no example",
+    "headrace.driver.example_rows.ExampleRows.refresh": "Spark's bus: at worst no example",
     "headrace.driver.frames.Frames._placing_errors": "Spark and the user's code may raise anything",
     "headrace.driver.frames.Frames._from_connector": "Spark may raise anything",
     "headrace.driver.main._Run._write_exit": "the process must end with its exit code",
@@ -42,11 +42,11 @@ BORDERS = {
     "headrace.driver.run_loop.RunLoop.until_the_end": "py4j raises many things after the JVM ends",
     "headrace.driver.script._execute": "the user's script may raise anything",
     "headrace.driver.script_queries.ScriptQueries.add": "at worst a query is not described",
-    "headrace.driver.spark_sql.answer": "Spark may refuse a query with anything",
+    "headrace.driver.sql_query.answer": "Spark may refuse a query with anything",
     "headrace.notebook.query_watch.QueryWatch.run": "py4j raises many things after the JVM ends",
-    "headrace.project.query_worker.answer": "every request line gets a reply line",
+    "headrace.project.sql_worker.answer": "every request line gets a reply line",
     "headrace.relay.delivery.ChannelThread._run": "a thread: no other delivers to its channel",
-    "headrace.relay.alert_topic.AlertTopicReader._run": "the only reader of alert rows: it retries",
+    "headrace.relay.alert_topic_reader.AlertTopicReader._run": "the only reader: it retries",
     "headrace.supervisor.loop.Supervisor._guard": "one step of a tick fails, the others go on",
     "headrace.web.auth.AuthMiddleware.__call__": "an unexpected error also gets our headers",
     "headrace.web.overview_feed.OverviewFeed._poll": "the page keeps polling and shows the error",
@@ -55,7 +55,7 @@ BORDERS = {
 # module -> why it may start or end processes
 PROCESSES = {
     "headrace.supervisor.process": "the room for it",
-    "headrace.project.query_workers": "a question of the page must be ended hard, and the web never"
+    "headrace.project.sql_workers": "a question of the page must be ended hard, and the web never"
     " imports the supervisor; headrace sql has the same limits",
 }
 

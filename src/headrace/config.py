@@ -25,7 +25,7 @@ from headrace.model.limits import (
     RestartLimits,
     WatchdogLimits,
 )
-from headrace.model.web import WebSettings
+from headrace.model.web_settings import WebSettings
 from headrace.spelling import closest
 
 FILE = settings_schema.FILE

@@ -20,7 +20,7 @@ from headrace.model.limits import (
     RestartLimits,
     WatchdogLimits,
 )
-from headrace.model.web import WebSettings
+from headrace.model.web_settings import WebSettings
 from headrace.spelling import suggest
 
 if TYPE_CHECKING:

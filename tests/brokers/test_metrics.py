@@ -31,11 +31,11 @@ from headrace.errors import Error
 from headrace.model.events import EventKind
 from headrace.model.runs import RunSpec, run_name
 from headrace.model.state_paths import StatePaths
-from headrace.project import own_topics
+from headrace.project import system_topics
 from headrace.project.workspace import open_workspace
-from headrace.relay import exporter
-from headrace.relay.exporter import Exporter
-from headrace.relay.kafka_metrics import MetricsTopic
+from headrace.relay import progress_export
+from headrace.relay.metrics_topic import MetricsTopic
+from headrace.relay.progress_export import Exporter
 from headrace.state import run_folders
 
 pytestmark = pytest.mark.e2e
@@ -84,7 +84,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, broker: Cluster) -> Iterat
 
 
 def topic(project: rig.Project) -> str:
-    asked = own_topics.metrics(open_workspace(project.folder, "dev").settings)
+    asked = system_topics.metrics(open_workspace(project.folder, "dev").settings)
     assert asked is not None
     return str(asked.topic)
 
@@ -170,7 +170,7 @@ def test_a_record_says_whose_it_is(project: rig.Project, broker: Cluster) -> Non
 def test_more_than_may_wait_while_the_broker_is_down_is_dropped_and_counted_in_the_records(
     broker: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter, "WAITING_MAX", 10)
+    monkeypatch.setattr(progress_export, "WAITING_MAX", 10)
     places, name, to = StatePaths(tmp_path), run_name("flow", 1e6, "ab12"), made(broker)
     spec = RunSpec(name, "flow", str(tmp_path), str(tmp_path), "v1", "dev", "flow.py", at=1e6)
     run_folders.write_spec(places, spec)

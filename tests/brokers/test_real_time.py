@@ -19,7 +19,7 @@ from headrace.connectors.kafka.connector import kafka
 from headrace.define import checks
 from headrace.define.graph import GraphNode
 from headrace.define.triggers import real_time
-from headrace.driver import plan_analysis, realtime
+from headrace.driver import plan_analysis, realtime_checks
 from headrace.transforms.route import route
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
@@ -70,9 +70,9 @@ def problems(spark: Any, frame: Any) -> list[str]:
     remembered = [one.name for one in plan_analysis.operators(spark, frame)]
     found = checks.real_time_problems(
         GraphNode("q", "query", "p.py:1"),
-        [] if remembered else realtime.find_unsupported_operators(spark, frame),
+        [] if remembered else realtime_checks.find_unsupported_operators(spark, frame),
         remembered,
-        is_twice=realtime.is_read_twice(plan_analysis.sources(frame)),
+        is_twice=realtime_checks.is_read_twice(plan_analysis.sources(frame)),
         batch_s=60,
     )
     return [one.what for one in found]
@@ -106,7 +106,7 @@ def begun(spark: Any, broker: Cluster, frame: Any, to: str, folder: Path) -> Any
     writer = kafka(broker.servers(), topic=to).attach(
         frame.writeStream, query="fast", mode="update", checkpoint=str(folder)
     )
-    with realtime.without_adaptive(spark, trigger):
+    with realtime_checks.without_adaptive(spark, trigger):
         return writer.trigger(**trigger.arguments()).start()
 
 
@@ -167,8 +167,8 @@ def test_slots_are_counted_from_the_brokers_partitions(broker: Cluster) -> None:
     three, two = made(broker, 3), made(broker, 2)
     sources = [kafka(broker.servers(), subscribe=one) for one in (three, two)]
 
-    assert realtime.count_needed_slots(sources) == 5
-    assert realtime.count_needed_slots([kafka("127.0.0.1:1", subscribe="t")]) is None
+    assert realtime_checks.count_needed_slots(sources) == 5
+    assert realtime_checks.count_needed_slots([kafka("127.0.0.1:1", subscribe="t")]) is None
     told = checks.too_few_slots({"fast": 5}, ["history"], there=5)
     assert told is not None
     assert "local[7]" in str(told.fix)
@@ -179,7 +179,7 @@ def test_slots_are_counted_from_the_brokers_partitions(broker: Cluster) -> None:
     ("master", "count"), [("local", 1), ("local[3]", 3), ("local[*]", 8), ("spark://h:1", None)]
 )
 def test_slots_of_a_master(master: str, count: int | None) -> None:
-    assert realtime.slots(master, 8) == count
+    assert realtime_checks.slots(master, 8) == count
 
 
 FAST = """

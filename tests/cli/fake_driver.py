@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import process_identity
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.json_file import read_json, write_json
 from headrace.model.events import Event, EventKind
 from headrace.model.runs import Exit, RunSpec
@@ -44,7 +44,7 @@ class Driver:
         self.signals += 1
 
     def does(self, file: str) -> str:
-        text = code_versions.code_path(self.places, self.spec.version, file).read_text()
+        text = deployed_code.code_path(self.places, self.spec.version, file).read_text()
         found = re.search(r"# does: (\w+)", text)
         return found[1] if found else "steady"
 

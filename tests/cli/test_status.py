@@ -11,13 +11,13 @@ import pytest
 from cli.stage import Project, failed, started
 from headrace import process_identity
 from headrace.cli import output
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.json_file import write_json
 from headrace.model.findings import Finding
 from headrace.model.lag import PartitionLag, QueryLag
 from headrace.model.pipeline import Definition, Query
 from headrace.model.status import PipelineStatus, QueryStatus
-from headrace.model.web import Listening
+from headrace.model.web_settings import Listening
 from headrace.state import lag
 from headrace.store import db, pipeline_status
 
@@ -78,7 +78,7 @@ def test_a_damaged_record_of_one_pipeline_hides_no_other(
 
 @pytest.mark.parametrize("body", ["{", "[]", '{"files": 5, "at": "x"}'])
 def test_a_damaged_record_of_a_version_hides_no_pipeline(project: Project, body: str) -> None:
-    version = code_versions.snapshot(project.folder, project.places)
+    version = deployed_code.snapshot(project.folder, project.places)
     project.deployed(version=version)
     project.deployed("other", version=version)
     (project.places.version(version) / "version.json").write_text(body)
@@ -182,7 +182,7 @@ def test_a_failure_that_needs_a_person_is_told_from_files_too(project: Project) 
 
 
 def test_an_edited_file_is_told_as_edited_since_deploy(project: Project) -> None:
-    project.deployed(version=code_versions.snapshot(project.folder, project.places))
+    project.deployed(version=deployed_code.snapshot(project.folder, project.places))
 
     before = project.json("status")["pipelines"][0]["edited"]
     (project.folder / "pipelines" / "hello.py").write_text("# edited\n")

@@ -12,7 +12,7 @@ from headrace import config, secrets
 from headrace.durations import parse_duration
 from headrace.errors import ConfigError, Error, Problems
 from headrace.model.limits import DrainLimits, RestartLimits
-from headrace.project import own_topics
+from headrace.project import system_topics
 
 
 def written(folder: Path, text: str) -> Path:
@@ -133,12 +133,12 @@ def test_a_group_of_each_query_is_taken(tmp_path: Path) -> None:
 def test_progress_goes_to_a_topic_with_the_fields_of_a_sink(tmp_path: Path) -> None:
     text = '[metrics.kafka]\nservers = "b:9092"\nca = "ca.pem"\nuser = "u"\npassword = "${env:P}"\n'
 
-    found = own_topics.metrics(config.load(written(tmp_path, text)))
+    found = system_topics.metrics(config.load(written(tmp_path, text)))
 
     assert found is not None
     assert (found.servers, found.topic, found.login.user) == ("b:9092", "headraceMetrics", "u")
     assert found.login.ca == str(tmp_path / "ca.pem")
-    assert own_topics.metrics(config.load(written(tmp_path, ""))) is None
+    assert system_topics.metrics(config.load(written(tmp_path, ""))) is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_what_is_wrong_with_the_topic_of_progress_is_told(
     settings = config.load(written(tmp_path, f"[metrics.kafka]\n{text}\n"))
 
     with pytest.raises(Error) as caught:
-        own_topics.check(settings)
+        system_topics.check(settings)
 
     assert (caught.value.code, caught.value.where) == (code, "headrace.toml:1")
 
@@ -167,7 +167,7 @@ def test_a_topic_of_progress_without_a_line_needs_servers(tmp_path: Path) -> Non
     settings = config.load(written(tmp_path, "[metrics.kafka]\n"))
 
     with pytest.raises(Error, match=r"needs servers"):
-        own_topics.metrics(settings)
+        system_topics.metrics(settings)
 
 
 def test_an_exporter_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.json_file import write_json
 from headrace.model.runs import Desired, RunSpec
 from headrace.model.state_paths import StatePaths
@@ -52,7 +52,7 @@ def test_a_version_that_was_only_checked_goes_after_a_day(places: StatePaths) ->
     keep(places, "old")
     keep(places, "young", days=0.9)
 
-    assert code_versions.prune(places, time.time()) == ["old"]
+    assert deployed_code.prune(places, time.time()) == ["old"]
     assert left(places) == {"young"}
 
 
@@ -61,7 +61,7 @@ def test_what_should_run_and_what_comes_back_after_a_run_stay(places: StatePaths
     former = replace(WANTED, version="former").to_json()
     desired.write(places, replace(WANTED, dev=True, former=former))
 
-    code_versions.prune(places, time.time())
+    deployed_code.prune(places, time.time())
 
     assert left(places) == {"current", "former"}
 
@@ -73,7 +73,7 @@ def test_what_runs_stays_also_if_something_else_should_run(places: StatePaths) -
     for number in range(1, 12):
         ran(places, f"run{number}", number)
 
-    code_versions.prune(places, time.time())
+    deployed_code.prune(places, time.time())
 
     assert "run0" in left(places)
     assert "run1" not in left(places)
@@ -84,7 +84,7 @@ def test_the_last_ten_deployed_versions_stay(places: StatePaths) -> None:
     keep(places, "current", *earlier)
     desired.write(places, replace(WANTED, previous=earlier))
 
-    code_versions.prune(places, time.time())
+    deployed_code.prune(places, time.time())
 
     assert left(places) == {"current", *earlier[-10:]}
 
@@ -95,7 +95,7 @@ def test_the_version_that_a_rollback_left_stays(places: StatePaths) -> None:
     ran(places, "newer", 1)
     ran(places, "current", 2)
 
-    code_versions.prune(places, time.time())
+    deployed_code.prune(places, time.time())
 
     assert left(places) == {"current", "newer"}
 
@@ -104,20 +104,20 @@ def test_a_version_that_is_deployed_again_is_as_good_as_new(
     places: StatePaths, tmp_path: Path
 ) -> None:
     (tmp_path / "a.py").write_text("A = 1\n")
-    version = code_versions.snapshot(tmp_path, places)
+    version = deployed_code.snapshot(tmp_path, places)
     age(places.version(version), 2.0)
 
-    again = code_versions.snapshot(tmp_path, places)
+    again = deployed_code.snapshot(tmp_path, places)
 
     assert again == version
-    assert code_versions.prune(places, time.time()) == []
+    assert deployed_code.prune(places, time.time()) == []
 
 
 def test_half_a_copy_that_a_crash_left_goes_too(places: StatePaths) -> None:
     keep(places, ".tmpabc")
 
-    assert code_versions.prune(places, time.time()) == [".tmpabc"]
+    assert deployed_code.prune(places, time.time()) == [".tmpabc"]
 
 
 def test_without_versions_nothing_is_removed(places: StatePaths) -> None:
-    assert code_versions.prune(places, time.time()) == []
+    assert deployed_code.prune(places, time.time()) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.failures.catalogue import table
+from headrace.failures.catalogue import search_order
 from headrace.failures.catalogue_entry import CatalogueEntry, FailureKind
 from headrace.failures.classifier import FailureText, classify
 
@@ -403,18 +403,18 @@ def test_an_example_lands_on_its_entry(slug: str, failure: FailureText) -> None:
 
 
 def test_every_entry_has_an_example() -> None:
-    assert {e.slug for e in table.ENTRIES} == {slug for slug, _ in EXAMPLES}
+    assert {e.slug for e in search_order.ENTRIES} == {slug for slug, _ in EXAMPLES}
 
 
 def test_slugs_are_unique_and_kebab_case() -> None:
-    slugs = [entry.slug for entry in table.ENTRIES]
+    slugs = [entry.slug for entry in search_order.ENTRIES]
 
     assert len(set(slugs)) == len(slugs)
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", slug) for slug in slugs)
 
 
 def test_only_retry_then_human_has_a_number_of_tries() -> None:
-    for entry in table.ENTRIES:
+    for entry in search_order.ENTRIES:
         assert (entry.retries is not None) == (entry.kind is FailureKind.RETRY_THEN_HUMAN), (
             entry.slug
         )
@@ -434,17 +434,17 @@ def test_only_retry_then_human_has_a_number_of_tries() -> None:
     ],
 )
 def test_rows_with_a_count_keep_it(slug: str, retries: int) -> None:
-    assert next(e for e in table.ENTRIES if e.slug == slug).retries == retries
+    assert next(e for e in search_order.ENTRIES if e.slug == slug).retries == retries
 
 
 def test_no_fix_promises_a_retry_because_restart_retries_may_be_used_up() -> None:
     promise = re.compile(r"\b(?:tried again|started again|retried|by itself|automatically)\b")
 
-    assert [entry.slug for entry in table.ENTRIES if promise.search(entry.fix)] == []
+    assert [entry.slug for entry in search_order.ENTRIES if promise.search(entry.fix)] == []
 
 
 def test_every_name_in_the_words_can_be_found_by_a_pattern() -> None:
-    for entry in table.ENTRIES:
+    for entry in search_order.ENTRIES:
         groups = {g for p in (*entry.patterns, *entry.names) for g in re.compile(p).groupindex}
         used = set(re.findall(r"\{(\w+)\}", entry.what + entry.why + entry.fix))
         assert used <= groups | {"type", "message", "outer"}, entry.slug
@@ -465,7 +465,7 @@ def test_spark_s_own_conditions_exist_in_this_spark() -> None:
         r"|PYTHON_VERSION_MISMATCH|JAVA_GATEWAY_EXITED"
     )
 
-    wanted = {c for e in table.ENTRIES for c in e.conditions if not elsewhere.match(c)}
+    wanted = {c for e in search_order.ENTRIES for c in e.conditions if not elsewhere.match(c)}
     missing = {c for c in wanted if not any(n.startswith(c.rstrip("*").rstrip(".")) for n in names)}
 
     assert not missing
@@ -597,7 +597,7 @@ def test_an_expression_that_fails_is_told_with_the_line_that_made_it() -> None:
     assert verdict.where == "pipelines/shop.py:13"
 
 
-@pytest.mark.parametrize("entry", table.ENTRIES, ids=lambda entry: str(entry.slug))
+@pytest.mark.parametrize("entry", search_order.ENTRIES, ids=lambda entry: str(entry.slug))
 def test_a_new_checkpoint_is_never_recommended_without_a_new_folder_for_a_file_sink(
     entry: CatalogueEntry,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.failures import reference
-from headrace.failures.catalogue import table
+from headrace.failures.catalogue import search_order
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "failures.md"
 
@@ -19,7 +19,7 @@ def test_the_page_is_in_step_with_the_catalogue() -> None:
 def test_the_page_lists_every_failure_with_kind_meaning_and_fix() -> None:
     rows = [line.split(" | ") for line in reference.render().splitlines() if "<a id=" in line]
 
-    assert len(rows) == len(table.ENTRIES)
+    assert len(rows) == len(search_order.ENTRIES)
     assert all(len(row) == 4 and all(cell.strip(" |") for cell in row) for row in rows)
 
 

@@ -18,7 +18,7 @@ import pytest
 from headrace.errors import ConnectorError
 from headrace.failures.classifier import FailureText, classify
 from headrace.model.progress import from_spark
-from headrace.notebook import cell_text, chart, rates, renderer
+from headrace.notebook import cell_text, chart, rate_chart, renderer
 from headrace.notebook.cell_text import Rows
 from headrace.notebook.display_options import DisplayOptions, parse_options
 from headrace.notebook.renderer import Condition
@@ -289,16 +289,16 @@ def test_rates_are_told_in_words() -> None:
 
     samples = [from_spark(progress)]
 
-    assert rates.describe(samples) == (
+    assert rate_chart.describe(samples) == (
         "input 40 rows/s · processing 3,000 rows/s · batch 7: 1,200 rows in 1.4 s"
     )
-    assert rates.describe([]) == "No batch yet."
+    assert rate_chart.describe([]) == "No batch yet."
 
 
 def test_what_spark_cannot_say_is_a_dash() -> None:
     one = from_spark({"batchId": 0, "inputRowsPerSecond": float("nan")})
 
-    assert rates.describe([one]).startswith("input – · processing –")
+    assert rate_chart.describe([one]).startswith("input – · processing –")
     assert drawings(renderer.foot([one]).html)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.model.runs import Ending, Exit
-from headrace.project import run_end
+from headrace.project import run_end_text
 
 
 def ended(ending: str, code: int = 1, **facts: Any) -> Exit:
@@ -16,7 +16,7 @@ def ended(ending: str, code: int = 1, **facts: Any) -> Exit:
 
 @pytest.mark.parametrize("ending", list(Ending))
 def test_every_ending_has_words(ending: Ending) -> None:
-    words = run_end.headline("hello", ended(ending))
+    words = run_end_text.headline("hello", ended(ending))
 
     assert words.startswith("hello ")
     assert words != f"hello {ending.value}" or ending is Ending.FAILED
@@ -40,7 +40,7 @@ def test_every_ending_has_words(ending: Ending) -> None:
 def test_the_exit_code_of_run_says_how_it_ended(
     exit_: Exit | None, attention: bool, script: bool, code: int
 ) -> None:
-    assert run_end.code_of(exit_, needs_attention=attention, script=script) == code
+    assert run_end_text.code_of(exit_, needs_attention=attention, script=script) == code
 
 
 @pytest.mark.parametrize(
@@ -54,19 +54,21 @@ def test_the_exit_code_of_run_says_how_it_ended(
     ],
 )
 def test_a_query_is_told_with_its_batch(fact: dict[str, Any], words: str) -> None:
-    [line] = run_end.query_lines(ended("drained", queries={"kept": fact}))
+    [line] = run_end_text.query_lines(ended("drained", queries={"kept": fact}))
 
     assert line.startswith(words)
 
 
 def test_a_stop_that_had_to_cut_is_no_success() -> None:
-    codes = [run_end.stop_code(e) for e in (ended("drained", 0), ended("cut"), None)]
+    codes = [run_end_text.stop_code(e) for e in (ended("drained", 0), ended("cut"), None)]
 
     assert codes == [0, 1, 1]
 
 
 @pytest.mark.parametrize("ending", [Ending.DRAINED, Ending.CUT])
 def test_a_stop_before_the_first_query_speaks_of_no_batch(ending: Ending) -> None:
-    assert "before any of its queries" in run_end.headline("hello", ended(ending))
+    assert "before any of its queries" in run_end_text.headline("hello", ended(ending))
     killed = ended(ending, error={"what": "The driver was asked to stop."})
-    assert "before any" not in run_end.headline("hello", killed), "nobody knows what it had begun"
+    assert "before any" not in run_end_text.headline("hello", killed), (
+        "nobody knows what it had begun"
+    )

@@ -17,10 +17,15 @@ from headrace.model.pipeline import Definition, Query
 from headrace.model.runs import Desired, RunSpec, run_name
 from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import Workspace, open_workspace
-from headrace.relay.alert_topic import AlertTopicReader, Goal, count_deleted, starting_offsets
+from headrace.relay.alert_topic_reader import (
+    AlertTopicReader,
+    Goal,
+    count_deleted,
+    starting_offsets,
+)
 from headrace.relay.alert_topics import AFTER_S, AlertTopics, by_topic
 from headrace.state import alert_topic_status, run_folders
-from headrace.state.installation import home
+from headrace.state.installation_id import home
 
 VERSION = "v" * 12
 NOBODY = '[alerts]\nservers = "127.0.0.1:1"\n'

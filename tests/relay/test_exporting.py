@@ -20,9 +20,9 @@ from headrace.json_file import write_json
 from headrace.model.events import EventKind
 from headrace.model.runs import RunSpec, run_name
 from headrace.model.state_paths import StatePaths
-from headrace.relay import event_reader, exporter
-from headrace.relay.exporter import Exporter, SendResult
-from headrace.state import event_file, exports, run_folders
+from headrace.relay import event_reader, progress_export
+from headrace.relay.progress_export import Exporter, SendResult
+from headrace.state import event_file, progress_exports, run_folders
 
 DOWN = "nobody answers"
 NOW = 1_700_000_000.0
@@ -210,14 +210,14 @@ def test_the_first_time_runs_that_are_over_are_not_told(
 def test_while_it_is_down_the_oldest_are_dropped_beyond_a_bound_and_counted(
     places: StatePaths, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter, "WAITING_MAX", 10)
+    monkeypatch.setattr(progress_export, "WAITING_MAX", 10)
     run = Run(places)
     going = Exporter("x", places)
     sink.is_down = True
     for number in range(25):
         run.tells(number)
         going.tick(sink, NOW)
-    found = exports.read(places, "x")
+    found = progress_exports.read(places, "x")
     assert found is not None
     assert (found.waiting, found.dropped) == (10, 15)
     assert "10 waiting, 15 dropped" in str(found.words(NOW))
@@ -232,7 +232,7 @@ def test_while_it_is_down_the_oldest_are_dropped_beyond_a_bound_and_counted(
 def test_so_many_bytes_may_wait_and_no_more(
     places: StatePaths, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter, "BYTES_MAX", 1_000)
+    monkeypatch.setattr(progress_export, "BYTES_MAX", 1_000)
     run = Run(places)
     going = Exporter("x", places)
     sink.is_down = True
@@ -272,12 +272,12 @@ def test_a_record_that_nobody_takes_is_counted_and_holds_up_nothing(
     run.tells(0, 1, 2)
     sink.refuses = {1}
 
-    with caplog.at_level(logging.WARNING, logger="headrace.relay.exporter"):
+    with caplog.at_level(logging.WARNING, logger="headrace.relay.progress_export"):
         assert going.tick(sink, NOW) is None
         assert going.tick(sink, NOW) is None
 
     assert sink.batches() == [0, 2]
-    found = exports.read(places, "x")
+    found = progress_exports.read(places, "x")
     assert found is not None
     assert found.words(NOW) == "progress events to elsewhere: 1 dropped."
     assert caplog.messages == ["1 progress events to elsewhere were dropped"]
@@ -286,8 +286,8 @@ def test_a_record_that_nobody_takes_is_counted_and_holds_up_nothing(
 def test_more_than_a_tick_may_send_goes_with_the_next(
     places: StatePaths, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter, "BATCH", 3)
-    monkeypatch.setattr(exporter, "BATCHES_PER_TICK", 2)
+    monkeypatch.setattr(progress_export, "BATCH", 3)
+    monkeypatch.setattr(progress_export, "BATCHES_PER_TICK", 2)
     run = Run(places)
     going = Exporter("x", places)
     run.tells(*range(10))
@@ -302,7 +302,7 @@ def test_more_than_a_tick_may_send_goes_with_the_next(
 def test_a_tick_that_takes_long_begins_no_further_batch(
     places: StatePaths, sink: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter, "BATCH", 1)
+    monkeypatch.setattr(progress_export, "BATCH", 1)
     run = Run(places)
     steady = iter(range(1_000))  # each look at it is a second later
     going = Exporter("x", places, lambda: float(next(steady)))
@@ -339,10 +339,10 @@ def test_that_some_were_dropped_is_said_for_a_day_and_counted_for_good(
     going.tick(sink, NOW)
     run.tells(1)
     going.tick(sink, NOW + DAY_S - 1)
-    first = exports.read(places, "x")
+    first = progress_exports.read(places, "x")
     run.tells(2)
     Exporter("x", places).tick(sink, NOW + DAY_S)
-    second = exports.read(places, "x")
+    second = progress_exports.read(places, "x")
 
     assert first is not None
     assert first.words(NOW + DAY_S - 1) == "progress events to elsewhere: 1 dropped."
@@ -360,7 +360,7 @@ def test_what_is_wrong_is_said_however_long_it_lasts(places: StatePaths, sink: E
     sink.is_down = True
     run.tells(0)
     going.tick(sink, NOW)
-    found = exports.read(places, "x")
+    found = progress_exports.read(places, "x")
 
     assert found is not None
     assert found.words(NOW + 9 * DAY_S) == f"progress events to elsewhere: 1 waiting. {DOWN}"
@@ -375,9 +375,9 @@ def test_while_settings_are_wrong_the_sink_of_before_is_used_and_it_is_said(
     run.tells(0)
 
     assert going.tick(sink, NOW, "no field 'server'.") is None
-    found = exports.read(places, "x")
+    found = progress_exports.read(places, "x")
     going.tick(sink, NOW)
-    later = exports.read(places, "x")
+    later = progress_exports.read(places, "x")
 
     assert sink.batches() == [0]
     assert found is not None
@@ -394,7 +394,7 @@ def test_without_any_sink_events_wait_until_there_is_one(
     run.tells(0, 1)
 
     assert going.tick(None, NOW, "no field 'server'.") is None
-    found = exports.read(places, "x")
+    found = progress_exports.read(places, "x")
     going.tick(sink, NOW)
 
     assert found is not None
@@ -413,7 +413,7 @@ def test_a_run_that_was_deleted_while_nobody_read_is_forgotten(
 
     Exporter("x", places).tick(sink, NOW)
 
-    found = exports.read(places, "x")
+    found = progress_exports.read(places, "x")
     assert found is not None
     assert list(found.runs) == [kept.name]
     assert sink.batches() == [0, 1]

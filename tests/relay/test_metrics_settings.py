@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.model.exports import Export
+from headrace.model.progress_exports import Export
 from headrace.project.workspace import Workspace, open_workspace
-from headrace.relay.kafka_metrics import KafkaMetrics
-from headrace.state import exports
+from headrace.relay.metrics_topic import KafkaMetrics
+from headrace.state import progress_exports
 
 RIGHT = '[metrics.kafka]\nservers = "127.0.0.1:1"\n'
 WRONG = RIGHT.replace("servers", "server")
@@ -20,7 +20,7 @@ def written(folder: Path, toml: str) -> Workspace:
 
 
 def told(work: Workspace) -> Export:
-    found = exports.read(work.places, "kafka")
+    found = progress_exports.read(work.places, "kafka")
     assert found is not None
     return found
 
@@ -52,4 +52,4 @@ def test_what_is_not_asked_for_leaves_nothing(tmp_path: Path) -> None:
 
     assert KafkaMetrics().tick(work) == []
 
-    assert exports.read_all(work.places) == []
+    assert progress_exports.read_all(work.places) == []

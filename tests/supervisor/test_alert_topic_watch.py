@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.connectors import alert_rows
 from headrace.model.alerts import TopicAlerts, TopicRow
-from headrace.model.exports import NEWS_S
+from headrace.model.progress_exports import NEWS_S
 from headrace.model.runs import Desired, Wanted
 from headrace.model.state_paths import StatePaths
 from headrace.state import alert_topic_status as recorded

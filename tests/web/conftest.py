@@ -21,7 +21,7 @@ from headrace.state import api_keys
 from headrace.state.api_keys import KeyKind, Role
 from headrace.store import alerts, db, events, progress, runs
 from headrace.web import app
-from headrace.web.handler_arguments import Site
+from headrace.web.visit import Site
 
 TOML = '[project]\nname = "shop"\n[web]\nport = 8321\n'
 HOST = "127.0.0.1:8321"

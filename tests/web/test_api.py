@@ -358,7 +358,7 @@ def test_secrets_are_in_nothing_that_is_shown(
 
     from headrace import config
     from headrace.web import runs
-    from headrace.web.handler_arguments import Site, Visit
+    from headrace.web.visit import Site, Visit
 
     visit = Visit(Site(config.load(inside.project.folder)), path={"run": run})
     shown = json.dumps([runs.log(visit), runs.run(visit), runs.events(visit)])

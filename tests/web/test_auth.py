@@ -19,13 +19,13 @@ from starlette.types import Message
 
 from headrace import config
 from headrace.errors import ConfigError
-from headrace.model.web import WebSettings
+from headrace.model.web_settings import WebSettings
 from headrace.state import api_keys
 from headrace.state.api_keys import KeyKind, Role
 from headrace.web import app, auth, main, pages, timeouts
 from headrace.web import routes as web_routes
-from headrace.web.handler_arguments import Site
 from headrace.web.routes import OPEN, ROUTES, Endpoint
+from headrace.web.visit import Site
 from web.conftest import HOST, Visitor, with_history
 
 pytestmark = pytest.mark.thorough

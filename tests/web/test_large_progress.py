@@ -9,7 +9,7 @@ from typing import Any
 
 from cli.stage import Project, started
 from headrace.model.events import Event, EventKind
-from headrace.relay.exporter import Exporter, SendResult
+from headrace.relay.progress_export import Exporter, SendResult
 from headrace.supervisor.store_writer import StoreWriter
 from web.conftest import Visitor
 

@@ -20,9 +20,9 @@ from headrace.connectors.live_snapshots import LiveSnapshots
 from headrace.errors import SqlError
 from headrace.json_file import write_json
 from headrace.model.pipeline import Definition, Query
-from headrace.project import query_workers
+from headrace.project import sql_workers
 from headrace.web import app
-from headrace.web.handler_arguments import Site
+from headrace.web.visit import Site
 from web.conftest import HOST, TOML, Visitor, undocumented
 
 pytestmark = pytest.mark.thorough  # its children read their libraries first
@@ -223,7 +223,7 @@ def test_a_query_that_takes_too_long_is_ended(
     answer = asking.post("/api/sql", {"sql": slow}, 400)
 
     assert answer["error"]["slug"] == "sql-timeout"
-    assert time.monotonic() - begin < query_workers.START_S
+    assert time.monotonic() - begin < sql_workers.START_S
     monkeypatch.undo()
     assert asking.post("/api/sql", {"sql": "SELECT 1 AS one"})["rows"] == [[1]]
 
@@ -232,12 +232,12 @@ def test_a_child_that_does_not_respond_is_killed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the child cannot end the query itself."""
-    monkeypatch.setattr(query_workers, "START_S", 0.5)
-    pool = query_workers.QueryWorkers(config.load(folder))
+    monkeypatch.setattr(sql_workers, "START_S", 0.5)
+    pool = sql_workers.QueryWorkers(config.load(folder))
     pool._command = ("sleep", "60")
     begin = time.monotonic()
 
-    with pytest.raises(query_workers.SqlError, match="was cancelled after"):
+    with pytest.raises(sql_workers.SqlError, match="was cancelled after"):
         pool.ask("sql", 0.2, sql="SELECT 1", rows=1)
 
     assert time.monotonic() - begin < 10
@@ -245,11 +245,11 @@ def test_a_child_that_does_not_respond_is_killed(
 
 
 def test_more_than_two_queries_at_once_wait_and_fail(folder: Path) -> None:
-    assert query_workers.WORKERS == 2
-    pool = query_workers.QueryWorkers(config.load(folder))
-    taken = [pool._free.get() for _ in range(query_workers.WORKERS)]
+    assert sql_workers.WORKERS == 2
+    pool = sql_workers.QueryWorkers(config.load(folder))
+    taken = [pool._free.get() for _ in range(sql_workers.WORKERS)]
 
-    with pytest.raises(query_workers.Error, match="already running"):
+    with pytest.raises(sql_workers.Error, match="already running"):
         pool.ask("sql", 1.0, wait_s=0.1, sql="SELECT 1", rows=1)
 
     for one in taken:
@@ -341,7 +341,7 @@ def test_a_query_over_a_limit_fails_at_once_and_the_next_one_works(
 def test_a_child_that_a_query_kills_is_not_reported_as_a_timeout(
     asking: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dying = query_workers.QueryWorkers(config.load(asking.project.folder))
+    dying = sql_workers.QueryWorkers(config.load(asking.project.folder))
     monkeypatch.setattr(
         dying, "_command", (sys.executable, "-c", "print(flush=True); input(); raise SystemExit(3)")
     )

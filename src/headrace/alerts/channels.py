@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.alerts.notifiers.notifier import Notifier
 from headrace.config import Settings
-from headrace.connectors.settings_fields import build_from_fields
+from headrace.connectors.settings_tables import build_from_fields
 from headrace.durations import parse_duration
 from headrace.errors import ConfigError, Error, together
 from headrace.model.alerts import SEVERITIES

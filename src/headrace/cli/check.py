@@ -12,14 +12,14 @@ from functools import partial
 
 import click
 
-from headrace.cli import definitions, output
+from headrace.cli import output, pipeline_definitions
 from headrace.cli.options import Options, pass_options_and_json
 from headrace.config import Settings
 from headrace.connectors import kinds
 from headrace.connectors.kafka import broker_client
 from headrace.errors import Error, together
 from headrace.model.pipeline import Definition, Node
-from headrace.project import own_topics
+from headrace.project import system_topics
 
 
 @click.command()
@@ -32,7 +32,7 @@ def check(options: Options, names: tuple[str, ...], connect: bool, json_: bool) 
     NAME is a pipeline or the path of its file; the default is all pipelines in the project.
     """
     work = options.open()
-    found = definitions.define(work, names, quiet=json_)
+    found = pipeline_definitions.define(work, names, quiet=json_)
     reached = check_connections(work.settings, found) if connect else []
     if json_:
         body = {"pipelines": [definition.to_json() for definition in found]}
@@ -94,7 +94,7 @@ def _connect(node: Node) -> str | None:
 
 
 def _project_targets(settings: Settings) -> Iterator[ConnectionTarget]:
-    for sink in own_topics.list_sinks(settings):
+    for sink in system_topics.list_sinks(settings):
         made = sink.made(settings)
         if made is not None:
             connect = partial(broker_client.check_connection, made, sink.wanted)

@@ -13,7 +13,7 @@ from headrace.errors import ControlError
 from headrace.model.gaps import Gap
 from headrace.model.requests import Action
 from headrace.model.runs import Ending
-from headrace.project import control, gaps, run_end, runs
+from headrace.project import control, gaps, run_end_text, runs
 from headrace.project.workspace import Workspace, resolve_pipeline
 
 
@@ -84,7 +84,9 @@ def _stop(work: Workspace, name: str, *, cut: bool) -> tuple[str, int]:
             slug="stop-timeout",
         )
     is_requested_cut = cut and ended.ending == Ending.CUT
-    return run_end.report(pipeline, ended), 0 if is_requested_cut else run_end.stop_code(ended)
+    return run_end_text.report(pipeline, ended), 0 if is_requested_cut else run_end_text.stop_code(
+        ended
+    )
 
 
 @click.command()

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.cli import definitions, kafka, spinner, token
+from headrace.cli import kafka, pipeline_definitions, spinner, token
 from headrace.cli.demo_screen import DemoScreen, Watcher, open_screen
 from headrace.cli.follow import say
 from headrace.cli.output import print_line
@@ -28,7 +28,7 @@ from headrace.errors import Error, SetupError
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Exit
 from headrace.model.status import State
-from headrace.project import control, run_end, runs
+from headrace.project import control, run_end_text, runs
 from headrace.project.workspace import Workspace, open_workspace, target
 from headrace.supervisor import process
 
@@ -107,7 +107,7 @@ def _run(
     interrupts: Interrupts,
 ) -> int:
     goal = target(work, PIPELINE)
-    version = definitions.snapshot(work)
+    version = pipeline_definitions.snapshot(work)
     if interrupts.is_set():
         say("stopped before anything had started")
         return 0
@@ -254,14 +254,14 @@ class _Session:
 def _report(
     options: DemoOptions, demo: DemoPaths, transport: Transport, watcher: Watcher, ended: _DemoEnd
 ) -> int:
-    say(run_end.headline(PIPELINE, ended.exit), colour="red" if ended.attention else "green")
+    say(run_end_text.headline(PIPELINE, ended.exit), colour="red" if ended.attention else "green")
     if ended.attention:
         say(f"needs attention: {ended.attention}", colour="red")
         say(f"details: headrace --project {options.folder} why {PIPELINE}")
-        return run_end.code_of(ended.exit, needs_attention=True, script=False)
+        return run_end_text.code_of(ended.exit, needs_attention=True, script=False)
     if not ended.is_read:
         say("not all input was read, so nothing was counted; the next start reads the rest")
-        return 1 if options.for_s is not None else run_end.stop_code(ended.exit)
+        return 1 if options.for_s is not None else run_end_text.stop_code(ended.exit)
     found = count_outputs(transport, demo)
     latencies = transport.latencies()
     for line in (*terminal_view.summary(found), *terminal_view.latencies(latencies)):
@@ -269,7 +269,7 @@ def _report(
     say(f"the project is kept in {options.folder}; {options.command} resumes it")
     if options.json:
         print_line(watcher.to_json(found, latencies))
-    return 0 if found.is_right and run_end.stop_code(ended.exit) == 0 else 1
+    return 0 if found.is_right and run_end_text.stop_code(ended.exit) == 0 else 1
 
 
 def count_outputs(transport: Transport, demo: DemoPaths) -> count.Count:

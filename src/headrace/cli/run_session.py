@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace import logs
-from headrace.cli import definitions, token
+from headrace.cli import pipeline_definitions, token
 from headrace.cli.follow import Follower, say
 from headrace.cli.signals import Interrupts
 from headrace.errors import ControlError, Error, SetupError
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Exit
 from headrace.model.status import OVER, PipelineStatus, State
-from headrace.project import control, run_end, runs
+from headrace.project import control, run_end_text, runs
 from headrace.project import status as project_status
 from headrace.project.workspace import Target, Workspace, target
 from headrace.state import desired, supervisor_lookup
@@ -40,7 +40,7 @@ def run(
     goal = target(work, name, args)
     if interrupts.is_set():
         return _report_nothing_started()
-    version = definitions.snapshot(work, goal.outside)
+    version = pipeline_definitions.snapshot(work, goal.outside)
     if interrupts.is_set():
         return _report_nothing_started()
     with ensure_supervisor(work, only=goal.pipeline) as own:
@@ -246,13 +246,13 @@ class _ForegroundRun:
         attention = status.state == State.NEEDS_ATTENTION
         if ended is None and self.heard:
             return _report_nothing_started()
-        say(run_end.report(self.goal.pipeline, ended), colour="red" if attention else "green")
+        say(run_end_text.report(self.goal.pipeline, ended), colour="red" if attention else "green")
         if attention:
             say(f"needs attention: {status.why}", colour="red")
             say(f"details: headrace why {self.goal.pipeline}")
         elif self.was_waiting:
             say("stopped while waiting for the next attempt; the checkpoint is unchanged")
-        return run_end.code_of(ended, needs_attention=attention, script=self.goal.script)
+        return run_end_text.code_of(ended, needs_attention=attention, script=self.goal.script)
 
     def _exit(self, follower: Follower) -> Exit | None:
         found = runs.read(self.work.places, follower.current) if follower.current else None

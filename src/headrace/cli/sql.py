@@ -15,8 +15,8 @@ import click
 from rich.table import Table as Grid
 from rich.text import Text
 
-from headrace.cli import definitions, spinner
 from headrace.cli import output as printing
+from headrace.cli import pipeline_definitions, spinner
 from headrace.cli.options import Options, Seconds, pass_options_and_json
 from headrace.errors import SetupError, SqlError, error_from_dict
 from headrace.explore import catalog, dialect
@@ -24,7 +24,7 @@ from headrace.explore.result import AsOf, QueryResult, plain
 from headrace.json_file import read_json
 from headrace.model.times import clock
 from headrace.project import tables
-from headrace.project.query_workers import QueryWorkers
+from headrace.project.sql_workers import QueryWorkers
 from headrace.project.workspace import Workspace
 from headrace.supervisor import process
 
@@ -86,7 +86,7 @@ def _query_spark(
     with tempfile.TemporaryDirectory(prefix="headrace-sql-") as folder:
         answer = Path(folder) / "answer.json"
         question = {"sql": sql, "tables": views, "rows_max": rows_max, "answer": str(answer)}
-        spec = definitions.child_spec(work, definitions.snapshot(work), "sql")
+        spec = pipeline_definitions.child_spec(work, pipeline_definitions.snapshot(work), "sql")
         spec = replace(spec, question=question)
         with spinner.show("running the query in Spark (starts a JVM)", quiet=quiet):
             ended = process.to_the_end(work.places, spec, timeout_s)

@@ -9,7 +9,7 @@ from functools import partial
 
 import click
 
-from headrace.cli import definitions, output, spinner, token
+from headrace.cli import output, pipeline_definitions, spinner, token
 from headrace.cli.errors import in_words
 from headrace.cli.options import Options, Seconds, pass_options, shared_options
 from headrace.cli.run_session import ensure_supervisor
@@ -18,7 +18,7 @@ from headrace.model.requests import Action
 from headrace.model.runs import Process, Run
 from headrace.model.status import WORKING, PipelineStatus, State
 from headrace.process_identity import is_alive
-from headrace.project import control, run_end, runs
+from headrace.project import control, run_end_text, runs
 from headrace.project import status as project_status
 from headrace.project.workspace import Target, Workspace, targets
 from headrace.state import definitions as deployed
@@ -118,15 +118,15 @@ def _prepare(
 ) -> list[tuple[Target, str]]:
     """Copy and define the targets; return them with their versions. Raises before any deploy."""
     goals = targets(work, names, args)
-    version = definitions.snapshot(work)
+    version = pipeline_definitions.snapshot(work)
     read = partial(deployed.read, work.places, version, work.profile)
     # Content that was checked before is not checked again: Spark would have to start for it.
     new = [goal for goal in goals if not goal.script and read(goal.pipeline) is None]
     if new:
-        definitions.define_version(work, version, new)
+        pipeline_definitions.define_version(work, version, new)
     output.print_warnings([found for goal in goals if (found := read(goal.pipeline))])
     return [
-        (goal, definitions.snapshot(work, goal.outside) if goal.outside else version)
+        (goal, pipeline_definitions.snapshot(work, goal.outside) if goal.outside else version)
         for goal in goals
     ]
 
@@ -174,7 +174,9 @@ def _report_start(
             click.echo(in_words(problem), err=True)
     if status.state != State.NEEDS_ATTENTION:
         return 1
-    return run_end.code_of(last.exit if last else None, needs_attention=True, script=goal.script)
+    return run_end_text.code_of(
+        last.exit if last else None, needs_attention=True, script=goal.script
+    )
 
 
 def _down(work: Workspace, timeout_s: float) -> int:
@@ -220,8 +222,8 @@ def _await_down(
     code = 0
     for run in live:
         ended = runs.read(work.places, run.name)
-        click.echo(run_end.report(run.spec.pipeline, ended.exit if ended else None))
-        code = max(code, run_end.stop_code(ended.exit if ended else None))
+        click.echo(run_end_text.report(run.spec.pipeline, ended.exit if ended else None))
+        code = max(code, run_end_text.stop_code(ended.exit if ended else None))
     click.echo(
         "The supervisor has stopped. To deploy the working folder and start again: headrace up"
     )

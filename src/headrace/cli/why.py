@@ -13,7 +13,7 @@ from headrace.cli.options import Options, pass_options_and_json
 from headrace.errors import Error
 from headrace.model.findings import Finding
 from headrace.model.times import clock
-from headrace.project import run_end
+from headrace.project import run_end_text
 from headrace.project.why import Explanation, explain, fresh_words
 from headrace.project.workspace import Workspace
 
@@ -79,12 +79,14 @@ def print_words(answer: Explanation, gone: Sequence[str] = ()) -> None:
     click.echo(f"\nLast failure: {clock(failure.at)}, run {answer.run}")
     place = f" (query {failure.query}" if failure.query else ""
     batch = f", batch {failure.batch}" if failure.batch is not None else ""
-    click.echo(f"  {run_end.headline(status.name, failure)}{place}{batch}{')' if place else ''}")
+    click.echo(
+        f"  {run_end_text.headline(status.name, failure)}{place}{batch}{')' if place else ''}"
+    )
     for problem in failure.all_problems:
         click.echo(in_words(problem))
     for gap in gone:
         click.echo(f"  gone: {gap}")
-    for line in run_end.query_lines(failure):
+    for line in run_end_text.query_lines(failure):
         click.echo(f"  {line}")
     if answer.trace_lines:
         lines = ["", "End of the stack trace:", *(f"  {x}" for x in answer.trace_lines)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings
 from headrace.connectors import alert_rows
-from headrace.connectors import column_names as named
+from headrace.connectors import column_parameters as named
 from headrace.connectors.alert_topic import AlertTopic, Owner, topic_of
 from headrace.connectors.connector import (
     Capabilities,
@@ -32,7 +32,7 @@ from headrace.errors import ConnectorError
 from headrace.json_file import write_file
 from headrace.model.alerts import SEVERITIES, AlertRow
 from headrace.model.state_paths import StatePaths
-from headrace.state.installation import home
+from headrace.state.installation_id import home
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,7 +20,7 @@ from headrace.connectors.connector import Capabilities, Connector
 from headrace.connectors.kafka import producer_options
 from headrace.connectors.kafka.connector import Kafka, kafka
 from headrace.connectors.kafka.topic_follower import Record
-from headrace.connectors.settings_fields import build_from_fields
+from headrace.connectors.settings_tables import build_from_fields
 from headrace.model.alerts import AlertRow, TopicRow
 
 if TYPE_CHECKING:

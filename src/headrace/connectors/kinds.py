@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from headrace.connectors.connector import Connector
-from headrace.connectors.settings_fields import build_from_fields
+from headrace.connectors.settings_tables import build_from_fields
 from headrace.errors import ConnectorError
 from headrace.spelling import closest
 

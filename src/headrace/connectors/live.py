@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.config import Settings
-from headrace.connectors import column_names as named
+from headrace.connectors import column_parameters as named
 from headrace.connectors.connector import (
     Capabilities,
     Connector,

@@ -1,6 +1,6 @@
 """The transport of the demo's logs by files.
 
-`topics.KafkaTransport` has the same methods for Kafka; `topics.Transport` is one of the two.
+`kafka_transport.KafkaTransport` has the same methods for Kafka; `Transport` there is either.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from headrace.connectors.files import ddl
 from headrace.define import checks, guarantee, triggers
 from headrace.define.dependency_order import in_order
 from headrace.define.graph import Graph, GraphNode
-from headrace.driver import count_plan, plan_analysis, realtime
+from headrace.driver import count_plan, plan_analysis, realtime_checks
 from headrace.driver.count_plan import NOTHING, CountPlan
 from headrace.driver.frames import Frames
 from headrace.errors import Error, each_of, together
@@ -95,7 +95,7 @@ def _plan_all(work: Frames) -> BuiltPipeline:
     queries = [work.nodes[name] for name in work.graph.queries]
     # Real time first: a view is built for the first query that uses it, and views of real-time
     # queries must not run Python.
-    plan(sorted(queries, key=lambda node: not realtime.is_candidate(node)))
+    plan(sorted(queries, key=lambda node: not realtime_checks.is_candidate(node)))
     hidden = work.add_quarantine_queries()
     plan(hidden)
     if problems:
@@ -143,9 +143,9 @@ def _plan_query(work: Frames, node: GraphNode, warnings: list[Mapping[str, Any]]
     if isinstance(trigger, triggers.RealTime) and work.streaming:
         problems += checks.real_time_problems(
             node,
-            [] if stateful else realtime.find_unsupported_operators(work.spark, frame),
+            [] if stateful else realtime_checks.find_unsupported_operators(work.spark, frame),
             [operator.name for operator in stateful],
-            is_twice=realtime.is_read_twice(plan_analysis.sources(frame)),
+            is_twice=realtime_checks.is_read_twice(plan_analysis.sources(frame)),
             batch_s=trigger.batch_s,
             limited=[n for n, c in sources.items() if c and c.capabilities.has_batch_limit],
         )

@@ -22,7 +22,7 @@ from headrace.define import checks, sql_names
 from headrace.define import graph as graphs
 from headrace.define.graph import ASIDE, SESSION, Graph, GraphNode
 from headrace.define.triggers import AvailableNow, every
-from headrace.driver import plan_analysis, realtime, source_detection
+from headrace.driver import plan_analysis, realtime_checks, source_detection
 from headrace.errors import DefinitionError, Error
 from headrace.model.limits import QuerySettings
 from headrace.transforms import build_notes
@@ -64,7 +64,7 @@ class Frames:
         self.stand_ins: dict[str, str] = {}  # temporary path: the path that it replaces
         self._path: list[str] = []  # the nodes being built, outermost first
         self._inputs: dict[str, list[DataFrame]] = {}  # frames passed to a node's function
-        self._real_time = realtime.find_candidates(graph) if streaming else frozenset()
+        self._real_time = realtime_checks.find_candidates(graph) if streaming else frozenset()
 
     def frame(self, name: str) -> DataFrame:
         """The node's own DataFrame, built on first use."""

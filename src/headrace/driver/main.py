@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace import config, json_file, logs, process_identity
-from headrace.driver import exit_report, java, pipeline, script, session, spark_sql
+from headrace.driver import exit_report, java, pipeline, script, session, sql_query
 from headrace.driver.events import EventsFile
 from headrace.driver.running_queries import Queries
 from headrace.driver.signals import Signals
@@ -68,7 +68,7 @@ class _Run:
             if self.spec.define:
                 return pipeline.define(*context)
             if self.spec.question:
-                return spark_sql.answer(*context)
+                return sql_query.answer(*context)
             if self.spec.script:
                 return script.run(*context, self.signals, close=self.close)
             return pipeline.run(*context, self.signals)

@@ -28,7 +28,7 @@ from headrace.driver import (
     class_archive,
     exit_report,
     plan_analysis,
-    realtime,
+    realtime_checks,
     session,
 )
 from headrace.driver import running_queries as driver_queries
@@ -57,7 +57,7 @@ def run(
     _check_checkpoints(graph, mine)
     if signals.should_stop():
         return _drained_exit()
-    slots = realtime.estimate_slots(graph)
+    slots = realtime_checks.estimate_slots(graph)
     spark = start_session(spec, mine, run_dir, queries, _source_texts(graph), slots)
     signals.install()  # PySpark has replaced our handler
     built = build.build(graph, spark, mine, version=spec.version, accept_gap=spec.accepts_gap)
@@ -138,11 +138,11 @@ def _source_texts(graph: graphs.Graph) -> list[str]:
 
 
 def _too_few_slots(spark: SparkSession, built: build.BuiltPipeline) -> Error | None:
-    slots = realtime.slots(spark.sparkContext.master, os.cpu_count() or 1)
+    slots = realtime_checks.slots(spark.sparkContext.master, os.cpu_count() or 1)
     real_time = [p for p in built.planned if isinstance(p.trigger, RealTime)]
     if slots is None or not real_time:
         return None
-    held = {p.query.name: realtime.count_needed_slots(p.sources) or 1 for p in real_time}
+    held = {p.query.name: realtime_checks.count_needed_slots(p.sources) or 1 for p in real_time}
     others = [p.query.name for p in built.planned if p not in real_time]
     return checks.too_few_slots(held, others, slots)
 
@@ -268,7 +268,7 @@ def start(spark: SparkSession, planned: build.PlannedQuery, claimed: Any, querie
     queries.inputs.note(query.name, planned.sources)
     queries.outages.note(query.name, plan_analysis.addresses(planned.frame))
     queries.counts.note(query.name, planned.count_plan)
-    with realtime.without_adaptive(spark, planned.trigger):
+    with realtime_checks.without_adaptive(spark, planned.trigger):
         started = writer.trigger(**planned.trigger.arguments()).start()
     facts: dict[str, Any] = {"guarantee": query.guarantee, "place": query.place}
     facts |= {"fresh_within_s": query.fresh_within_s, "after": planned.after}

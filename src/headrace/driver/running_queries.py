@@ -23,7 +23,7 @@ from headrace.driver import (
 )
 from headrace.driver.changed_files import InputFiles
 from headrace.driver.events import EventsFile
-from headrace.driver.future_rows import ExampleRows
+from headrace.driver.example_rows import ExampleRows
 from headrace.driver.outages import OutageTracker
 from headrace.driver.quality_counts import BatchCounts
 from headrace.driver.record_ages import RecordAges

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import config, secrets
 from headrace.connectors import jars
 from headrace.connectors.files import FORMATS
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.driver import (
     class_archive,
     exit_report,
@@ -126,7 +126,7 @@ def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_loca
 
 
 def _copy(spec: RunSpec) -> Path:
-    return code_versions.code_path(StatePaths(Path(spec.state)), spec.version, spec.file)
+    return deployed_code.code_path(StatePaths(Path(spec.state)), spec.version, spec.file)
 
 
 def _original(spec: RunSpec) -> Path:

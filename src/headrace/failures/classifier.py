@@ -17,7 +17,7 @@ from functools import cache
 from itertools import takewhile
 
 from headrace.failures import fingerprint, stack_trace
-from headrace.failures.catalogue import code, queries, table
+from headrace.failures.catalogue import code, queries, search_order
 from headrace.failures.catalogue_entry import CatalogueEntry, FailureKind
 from headrace.failures.stack_trace import TracePart
 
@@ -118,7 +118,7 @@ def _by_condition(part: TracePart) -> CatalogueEntry | None:
     matches = [
         (wanted, entry)
         for condition in _CONDITION.findall(part.message)
-        for entry in table.ENTRIES
+        for entry in search_order.ENTRIES
         for wanted in entry.conditions
         if _covers(wanted, condition)
     ]
@@ -219,7 +219,7 @@ def _compile_entries() -> tuple[
 ]:
     return tuple(
         (e, tuple(map(re.compile, e.patterns)), tuple(map(re.compile, e.hints)))
-        for e in table.ENTRIES
+        for e in search_order.ENTRIES
     )
 
 

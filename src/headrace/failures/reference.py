@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 
-from headrace.failures.catalogue import table
+from headrace.failures.catalogue import search_order
 from headrace.failures.catalogue_entry import CatalogueEntry, FailureKind
 
 _HEAD = """\
@@ -39,7 +39,7 @@ _OPTIONAL = re.compile(r"\[[^\[\]{}]*\{\w+\}[^\[\]{}]*\]")
 
 
 def render() -> str:
-    entries = sorted(table.ENTRIES, key=lambda e: e.slug)
+    entries = sorted(search_order.ENTRIES, key=lambda e: e.slug)
     return _HEAD + "".join(_row(entry) for entry in entries)
 
 

@@ -14,7 +14,7 @@ from headrace.notebook.display_options import DisplayOptions, parse_options
 from headrace.notebook.followed_query import END_S, StartedQuery, UserQuery
 from headrace.notebook.query_watch import GONE, QueryWatch, RateHistory, condition
 from headrace.notebook.renderer import Condition
-from headrace.transforms import column_names
+from headrace.transforms import column_checks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +53,7 @@ def display(
             fix="To show a pandas DataFrame: hr.display(spark.createDataFrame(…))",
             slug="not-a-dataframe",
         )
-    column_names.require(frame, "display", filter(None, (options.x, *options.y)))
+    column_checks.require(frame, "display", filter(None, (options.x, *options.y)))
     if frame.isStreaming:
         return Display(options, StartedQuery(frame, options))
     return Display(options, None, notebook_rows.read_frame(frame, options.rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.connectors.column_names import parse_name, parse_names
+from headrace.connectors.column_parameters import parse_name, parse_names
 from headrace.connectors.connector import require_choice, require_int
 from headrace.connectors.live import CHARTS
 from headrace.durations import parse_duration

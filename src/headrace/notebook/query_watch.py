@@ -12,7 +12,7 @@ from headrace.driver import exit_report
 from headrace.failures.classifier import FailureText, classify
 from headrace.model.progress import Progress, from_spark
 from headrace.notebook import kernel
-from headrace.notebook.rates import BATCHES_MAX
+from headrace.notebook.rate_chart import BATCHES_MAX
 from headrace.notebook.renderer import Condition
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headrace.failures.classifier import Classification
 from headrace.model.progress import Progress
-from headrace.notebook import chart, rates
+from headrace.notebook import chart, rate_chart
 from headrace.notebook.cell_text import Rows, cut, is_number_kind, line, safe, shorten, text_of
 from headrace.notebook.display_options import DisplayOptions
 
@@ -81,10 +81,10 @@ def body(rows: Rows | None, options: DisplayOptions, *, newest: bool) -> Part:
 
 def foot(batches: Sequence[Progress]) -> Part:
     """Input rate, processing rate and batch duration."""
-    text = rates.describe(batches)
+    text = rate_chart.describe(batches)
     if not batches:
         return Part(f'{_OPEN}<div style="{_DIM}">{safe(text)}</div></div>', text)
-    strip = chart.image(rates.strip(batches), f"Rates and batch duration. {text}")
+    strip = chart.image(rate_chart.strip(batches), f"Rates and batch duration. {text}")
     style = f"{_DIM};font-size:smaller"
     return Part(f'{_OPEN}{strip}<div style="{style}">{safe(text)}</div></div>', text)
 

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from headrace.connectors.column_names import collect_rows
+from headrace.connectors.column_parameters import collect_rows
 from headrace.notebook.cell_text import Rows
 
 if TYPE_CHECKING:

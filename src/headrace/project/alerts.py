@@ -14,7 +14,7 @@ from headrace.project import status
 from headrace.project.workspace import Workspace, resolve_query
 from headrace.secrets import resolved_values
 from headrace.spelling import suggest
-from headrace.state.installation import home
+from headrace.state.installation_id import home
 from headrace.store import alerts as stored
 from headrace.store import db, deliveries
 from headrace.store.alerts import StoredAlert

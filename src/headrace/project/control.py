@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.errors import ConfigError, ControlError, error_from_dict
 from headrace.model.gaps import Gap
 from headrace.model.limits import DrainLimits
@@ -170,7 +170,7 @@ def _earlier(work: Workspace, wanted: Desired, version: str | None) -> str:
             fix=f"List the versions: headrace versions {wanted.pipeline}",
             slug="no-earlier-version",
         )
-    kept = [str(item["version"]) for item in code_versions.list_versions(work.places)]
+    kept = [str(item["version"]) for item in deployed_code.list_versions(work.places)]
     matches = [item for item in kept if item.startswith(version)]
     if len(matches) == 1:
         return matches[0]

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from headrace.define import code_versions as kept
+from headrace.define import deployed_code as kept
 from headrace.errors import ConfigError
 from headrace.failures.redaction import redact
 from headrace.model.events import Event, EventKind

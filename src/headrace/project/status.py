@@ -11,19 +11,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.health import judgement
 from headrace.health.conditions import table
-from headrace.health.past_runs import why_give_up
+from headrace.health.failure_streak import why_give_up
 from headrace.health.run_view import RunView, fold_all
 from headrace.model.events import EventKind
-from headrace.model.exports import Export
 from headrace.model.lag import QueryLag
+from headrace.model.progress_exports import Export
 from headrace.model.runs import Desired, PastRun, Process
 from headrace.model.status import PipelineStatus, State
 from headrace.project import runs
 from headrace.project.workspace import Workspace, resolve_query
-from headrace.state import definitions, desired, exports, page, run_folders, supervisor_lookup
+from headrace.state import (
+    definitions,
+    desired,
+    page,
+    progress_exports,
+    run_folders,
+    supervisor_lookup,
+)
 from headrace.state import lag as state_lag
 from headrace.state.event_file import EventFile, last_events
 from headrace.store import db, pipeline_status
@@ -80,7 +87,9 @@ def overview(work: Workspace, names: Sequence[str] = (), *, with_edits: bool = T
     found = [_with_warnings(work, _with_lag(status, known, now)) for status in found]
     listens = page.listening(work.places)
     url = listens.url if listens else None
-    going = tuple(one for one in exports.read_all(work.places) if one.name in work.settings.metrics)
+    going = tuple(
+        one for one in progress_exports.read_all(work.places) if one.name in work.settings.metrics
+    )
     return Overview(supervisor, tuple(found), notice, hints, url, going)
 
 
@@ -224,4 +233,4 @@ def is_edited(work: Workspace, version: str | None) -> bool:
     """The working tree differs from this version."""
     if not version or not work.places.code(version).is_dir():
         return False
-    return bool(code_versions.differs(work.project, work.places, version, work.settings.include))
+    return bool(deployed_code.differs(work.project, work.places, version, work.settings.include))

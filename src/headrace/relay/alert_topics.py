@@ -1,9 +1,9 @@
 """Reads alert rows from the topics of `[alerts]`: a row is an open alert within milliseconds.
 
 Every few seconds it looks up which topics the deployed pipelines use; each has its own thread
-(`alert_topic.py`). Its status is in `alerttopics.json`: the supervisor opens an alert when rows are
-no longer read. Invariant: a topic that is no longer deployed is given up only when all rows of
-earlier runs are read, or after a day.
+(`alert_topic_reader.py`). Its status is in `alerttopics.json`: the supervisor opens an alert when
+rows are no longer read. Invariant: a topic that is no longer deployed is given up only when all
+rows of earlier runs are read, or after a day.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from headrace.model.alerts import TopicAlerts
 from headrace.model.runs import pipeline_of
 from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import Workspace
-from headrace.relay.alert_topic import AlertTopicReader
+from headrace.relay.alert_topic_reader import AlertTopicReader
 from headrace.state import alert_topic_status, definitions, desired, run_folders
-from headrace.state.installation import home
+from headrace.state.installation_id import home
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka.connector import Kafka

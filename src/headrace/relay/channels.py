@@ -13,7 +13,7 @@ from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import Workspace
 from headrace.relay.delivery import ChannelThread
 from headrace.state import page
-from headrace.state.installation import home
+from headrace.state.installation_id import home
 from headrace.store import alert_changes, db, deliveries
 
 PAGE_S = 10.0  # how often the address of the page is read

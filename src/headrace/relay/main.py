@@ -22,8 +22,8 @@ from headrace.project.workspace import Workspace, open_workspace
 from headrace.relay.alert_topics import AlertTopics
 from headrace.relay.channels import Channels
 from headrace.relay.consumer_groups import GroupMirror
-from headrace.relay.kafka_metrics import KafkaMetrics
 from headrace.relay.lag import LagMonitor
+from headrace.relay.metrics_topic import KafkaMetrics
 from headrace.state import lag
 
 NICE = 5  # pipelines come first

@@ -6,7 +6,7 @@ from headrace import process_identity
 from headrace.json_file import read_valid
 from headrace.model.runs import Process
 from headrace.model.state_paths import StatePaths
-from headrace.model.web import Listening
+from headrace.model.web_settings import Listening
 
 
 def listening(places: StatePaths) -> Listening | None:

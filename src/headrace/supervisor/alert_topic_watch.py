@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from headrace.model.alerts import OpenAlert, TopicAlerts
-from headrace.model.exports import NEWS_S
+from headrace.model.progress_exports import NEWS_S
 from headrace.model.runs import Wanted
 from headrace.model.state_paths import StatePaths
 from headrace.state import alert_topic_status, desired

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.health import judgement, past_runs
+from headrace.health import failure_streak, judgement
 from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Ending, PastRun, Wanted
 from headrace.model.times import span
@@ -211,7 +211,7 @@ def _wanted_alerts(
             alerts.append(alert)
     if live is None and any(isinstance(d, Wait | Launch) for d in verdict) and situation.past:
         last = situation.past[-1]
-        failed = past_runs.attempts_in_a_row(last, situation.limits.restart)
+        failed = failure_streak.attempts_in_a_row(last, situation.limits.restart)
         is_urgent = failed > 0 and last.exit.failure in ALERT_AT_ONCE
         is_current = last.spec.generation == situation.desired.generation
         if is_current and (failed >= ALERT_AFTER_ATTEMPTS or is_urgent):

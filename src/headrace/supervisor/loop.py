@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace import config, logs, process_identity
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.errors import ControlError, Error
 from headrace.model.requests import Action, Request
 from headrace.model.runs import Desired, pipeline_of
@@ -26,11 +26,11 @@ from headrace.state import desired, requests
 from headrace.supervisor import (
     decision_rules,
     lock,
+    pipeline_status,
     process,
     recovery,
     requested_changes,
     sidecars,
-    status,
 )
 from headrace.supervisor.alert_files import AlertFileReader
 from headrace.supervisor.inbox import Inbox
@@ -233,7 +233,7 @@ class Supervisor:
         """Stores a changed status: a new state at once, numbers at most once a second."""
         at, opened, before = self._shown.get(keeper.name, (0.0, 0, None))
         is_due = now >= at + STATUS_S or opened != self.history.times_opened
-        fresh = status.status_of(keeper, now, self.clock.wall())
+        fresh = pipeline_status.status_of(keeper, now, self.clock.wall())
         if before is not None and not is_due and _same_state(fresh, before):
             return
         is_new = fresh != before or opened != self.history.times_opened
@@ -254,7 +254,7 @@ class Supervisor:
             self._due["prune"] = now + PRUNE_S
             self.history.prune(self.clock.wall(), now)
             requests.prune(self.places)
-            code_versions.prune(self.places, self.clock.wall())
+            deployed_code.prune(self.places, self.clock.wall())
 
     @contextlib.contextmanager
     def _guard(self, step: str, now: float) -> Iterator[None]:

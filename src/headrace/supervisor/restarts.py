@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.health import judgement
-from headrace.health.past_runs import attempts_in_a_row, stalls_without_commit, why_give_up
+from headrace.health.failure_streak import attempts_in_a_row, stalls_without_commit, why_give_up
 from headrace.health.run_view import RunView
 from headrace.model.limits import RestartLimits
 from headrace.model.runs import Desired, Ending, PastRun

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.connector import plain_options
 from headrace.errors import DefinitionError
-from headrace.transforms import build_notes, column_names, engines
+from headrace.transforms import build_notes, column_checks, engines
 from headrace.transforms.record_parser import RULE, RecordParser
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _parse_schema(schema: str | StructType) -> StructType:
 
 
 def _check_columns(df: DataFrame, schema: StructType, column: str, kept: tuple[str, ...]) -> None:
-    kinds = column_names.require(df, RULE, (column, *kept))
+    kinds = column_checks.require(df, RULE, (column, *kept))
     if kinds[column] not in ("string", "binary"):
         raise DefinitionError(
             f"hr.parse_json reads a string or binary column, but {column!r} is {kinds[column]}.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.durations import parse_duration
 from headrace.errors import DefinitionError
-from headrace.transforms import build_notes, column_names
+from headrace.transforms import build_notes, column_checks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,7 +99,7 @@ def _check_arguments(df: DataFrame, keys: tuple[str, ...], limit_s: float) -> No
             fix='Name the column: key="cluster_id".',
             slug="unknown-column",
         )
-    column_names.require(df, "absent", keys)
+    column_checks.require(df, "absent", keys)
     if clash := [name for name in keys if name in _ADDED]:
         raise DefinitionError(
             f"hr.absent adds the column {clash[0]!r}, which is already in the key.",

@@ -16,7 +16,7 @@ from headrace.model.requests import Action
 from headrace.project import control
 from headrace.project.workspace import resolve_pipeline
 from headrace.state import requests
-from headrace.web.handler_arguments import Visit
+from headrace.web.visit import Visit
 
 REPLY_S = 2.0
 

@@ -1,6 +1,6 @@
 """The app: every endpoint of `routes.py`, behind authentication. Read this first, then `routes.py`.
 
-Flow of a request: `auth.py` (is it allowed?) -> the endpoint's handler (in `views`, `runs`,
+Flow of a request: `auth.py` (is it allowed?) -> a handler (in `pipeline_views`, `runs`,
 `live_tables`, `sql`, `actions`, `pages`) with a `Visit` -> JSON or a response. Handlers that are
 not coroutines run in threads (`ThreadPool`), so that a slow disk delays only its own requests.
 """
@@ -27,9 +27,9 @@ from headrace.errors import ConfigError, ControlError, Error
 from headrace.state.api_keys import Key, Role
 from headrace.web import error_responses, html, json_responses
 from headrace.web.auth import AuthMiddleware, caller
-from headrace.web.handler_arguments import Site, Visit
 from headrace.web.overview_feed import OverviewFeed
 from headrace.web.routes import OPEN, ROUTES, Endpoint
+from headrace.web.visit import Site, Visit
 
 T = TypeVar("T")
 

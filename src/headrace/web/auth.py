@@ -20,11 +20,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import ConfigError, ControlError, Error
-from headrace.model.web import LOOPBACK, WebSettings
+from headrace.model.web_settings import LOOPBACK, WebSettings
 from headrace.state import api_keys
 from headrace.state.api_keys import Key, KeyKind, Session
 from headrace.web import error_responses, html, timeouts
-from headrace.web.handler_arguments import Site
+from headrace.web.visit import Site
 
 logger = logging.getLogger("headrace.web.access")
 

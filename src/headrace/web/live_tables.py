@@ -1,6 +1,6 @@
 """Live tables over HTTP: the list, one table as JSON, CSV or Parquet, and one row by its key.
 
-A worker reads the data (`project/query_workers.py`). A Parquet download is the snapshot file
+A worker reads the data (`project/sql_workers.py`). A Parquet download is the snapshot file
 itself.
 """
 
@@ -25,7 +25,7 @@ from headrace.model.times import parse_time
 from headrace.project import tables
 from headrace.spelling import closest
 from headrace.state import definitions
-from headrace.web.handler_arguments import Site, Visit
+from headrace.web.visit import Site, Visit
 
 TIMEOUT_S = 5.0
 ROWS = 1_000

@@ -29,13 +29,13 @@ from headrace.errors import ConfigError, Error, SetupError
 from headrace.json_file import read_valid, write_json
 from headrace.model.runs import Process
 from headrace.model.state_paths import StatePaths
-from headrace.model.web import PORT, PORTS_TRIED, Listening, WebSettings
+from headrace.model.web_settings import PORT, PORTS_TRIED, Listening, WebSettings
 from headrace.web import app
 from headrace.web.auth import security_headers
 from headrace.web.connections import Connections
-from headrace.web.handler_arguments import Site
 from headrace.web.overview_feed import stamp
 from headrace.web.timeouts import connection_class
+from headrace.web.visit import Site
 
 NICE = 5  # on a busy machine the pipelines come first
 KEEP_ALIVE_S = 30

@@ -21,7 +21,7 @@ from headrace.health import summary
 from headrace.model.runs import Desired, Run
 from headrace.model.status import PipelineStatus
 from headrace.project import status as project_status
-from headrace.project.query_workers import QueryWorkers
+from headrace.project.sql_workers import QueryWorkers
 from headrace.project.workspace import Workspace
 from headrace.state import definitions, desired
 from headrace.store import alerts, db, progress, runs
@@ -32,7 +32,7 @@ from headrace.web.headline import headline
 from headrace.web.pipeline_rates import QueryRates, current_rates, pipeline_rates, sources_by_query
 
 if TYPE_CHECKING:
-    from headrace.web.handler_arguments import Site
+    from headrace.web.visit import Site
 
 EDITED_S = 10.0  # how long the comparison of the working tree with a version is cached
 RATES_S = 1800.0

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.concurrency import run_in_threadpool
 
 from headrace.errors import Error
-from headrace.project.query_workers import QueryWorkers
+from headrace.project.sql_workers import QueryWorkers
 from headrace.state import supervisor_lookup
 from headrace.web import error_responses, json_responses, overview
 from headrace.web.rate_limit import RateLimit, Streams
 
 if TYPE_CHECKING:
-    from headrace.web.handler_arguments import Site
+    from headrace.web.visit import Site
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from headrace.project.workspace import resolve_pipeline
 from headrace.state import api_keys
 from headrace.web import auth, error_responses, html
-from headrace.web.handler_arguments import Visit
+from headrace.web.visit import Visit
 
 STATIC = Path(__file__).parent / "static"
 PLOTLY = "plotly.min.js"

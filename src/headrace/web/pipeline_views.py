@@ -37,7 +37,7 @@ from headrace.store.progress import StoredProgress
 from headrace.store.rollups import PHASES, MetricBucket
 from headrace.web import json_responses
 from headrace.web.graph import graph
-from headrace.web.handler_arguments import Visit
+from headrace.web.visit import Visit
 
 RANGES = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
 POINTS = 240  # of one line of a chart

@@ -24,7 +24,7 @@ from headrace.web import (
     server_events,
     sql,
 )
-from headrace.web.handler_arguments import Visit
+from headrace.web.visit import Visit
 
 OPEN = frozenset({"/healthz", "/login", "/static/{file:path}"})
 

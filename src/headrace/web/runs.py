@@ -21,12 +21,12 @@ from headrace.errors import ConfigError, Error
 from headrace.failures.redaction import redact
 from headrace.health import summary
 from headrace.model.runs import Run, parse_run_name
-from headrace.project import history, log_tail, run_end, runs, why
+from headrace.project import history, log_tail, run_end_text, runs, why
 from headrace.project.workspace import resolve_pipeline
 from headrace.state.event_file import EventFile
 from headrace.store import db
 from headrace.store import runs as stored
-from headrace.web.handler_arguments import Visit
+from headrace.web.visit import Visit
 
 RUNS_MAX = 200
 LINES = 500
@@ -59,8 +59,8 @@ def run(visit: Visit) -> dict[str, Any]:
         "pid": found.process.pid if found.process else None,
         "is_live": runs.is_live(found),
         "exit": ended.to_json() if ended else None,
-        "headline": run_end.headline(found.spec.pipeline, ended),
-        "query_lines": run_end.query_lines(ended),
+        "headline": run_end_text.headline(found.spec.pipeline, ended),
+        "query_lines": run_end_text.query_lines(ended),
         "failure": summary.failure(ended) if why.is_bad(ended) else None,
         "problems": [dict(problem) for problem in ended.problems] if ended else [],
         "trace": _trace(visit, ended.trace) if ended else None,

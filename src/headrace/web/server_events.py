@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headrace.state import api_keys
-from headrace.web.handler_arguments import Visit
+from headrace.web.visit import Visit
 
 PING_S = 5.0
 RETRY_MS = 1000

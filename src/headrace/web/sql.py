@@ -1,7 +1,7 @@
 """SQL on the page: the tables that can be queried, and queries with limits.
 
 Queries in Spark SQL never run in Spark, which could execute code. DuckDB runs their translation, in
-a child process that is killed on a timeout (`project/query_workers.py`, `explore/query.py`).
+a child process that is killed on a timeout (`project/sql_workers.py`, `explore/query.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from headrace.errors import ConfigError
 from headrace.explore.catalog import sql_name
 from headrace.project import tables as known
-from headrace.web.handler_arguments import Visit
+from headrace.web.visit import Visit
 
 logger = logging.getLogger(__name__)
 

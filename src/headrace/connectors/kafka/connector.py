@@ -31,7 +31,7 @@ from headrace.connectors.kafka import broker_client, client_errors, start_offset
 from headrace.connectors.kafka import login as kafka_login
 from headrace.connectors.kafka.login import Login
 from headrace.connectors.kafka.read_options import ReadOptions
-from headrace.connectors.settings_fields import flatten
+from headrace.connectors.settings_tables import flatten
 from headrace.durations import optional_duration
 from headrace.errors import ConnectorError
 

@@ -26,7 +26,7 @@ from headrace.connectors.connector import (
 from headrace.connectors.kafka import login, start_offsets
 from headrace.connectors.kafka.connector import Kafka, find_column_problem, kafka
 from headrace.connectors.kafka.read_options import ReadOptions
-from headrace.connectors.settings_fields import flatten
+from headrace.connectors.settings_tables import flatten
 from headrace.durations import optional_duration
 from headrace.errors import ConnectorError
 

@@ -1,1 +1,1 @@
-"""The catalogue entries, one module per subject; `table` combines them."""
+"""The catalogue entries, one module per subject; `search_order` combines them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.json_file import read_valid, write_json
-from headrace.model.exports import Export
+from headrace.model.progress_exports import Export
 from headrace.model.state_paths import StatePaths
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.errors import ConfigError
 from headrace.model.state_paths import StatePaths
 
@@ -30,25 +30,25 @@ def copied(places: StatePaths, version: str) -> set[str]:
 
 
 def test_a_version_is_the_code_and_the_settings(project: Path, places: StatePaths) -> None:
-    version = code_versions.snapshot(project, places)
+    version = deployed_code.snapshot(project, places)
 
     assert copied(places, version) == {"headrace.toml", "pipelines/a.py"}
 
 
 def test_the_same_content_is_the_same_version(project: Path, places: StatePaths) -> None:
-    first = code_versions.snapshot(project, places)
+    first = deployed_code.snapshot(project, places)
     (project / "pipelines" / "a.py").touch()
 
-    assert code_versions.snapshot(project, places) == first
+    assert deployed_code.snapshot(project, places) == first
 
 
 def test_an_edit_is_another_version_and_leaves_the_first_as_it_was(
     project: Path, places: StatePaths
 ) -> None:
-    first = code_versions.snapshot(project, places)
+    first = deployed_code.snapshot(project, places)
     (project / "pipelines" / "a.py").write_text("A = 2\n")
 
-    second = code_versions.snapshot(project, places)
+    second = deployed_code.snapshot(project, places)
 
     assert second != first
     assert (places.code(first) / "pipelines" / "a.py").read_text() == "A = 1\n"
@@ -65,7 +65,7 @@ def test_what_is_not_code_is_left_out(project: Path, places: StatePaths, name: s
     if name.startswith("venv"):
         (project / "venv" / "pyvenv.cfg").write_text("")
 
-    assert copied(places, code_versions.snapshot(project, places)) == {
+    assert copied(places, deployed_code.snapshot(project, places)) == {
         "headrace.toml",
         "pipelines/a.py",
     }
@@ -74,22 +74,22 @@ def test_what_is_not_code_is_left_out(project: Path, places: StatePaths, name: s
 def test_include_takes_more_files_along(project: Path, places: StatePaths) -> None:
     (project / "model.bin").write_bytes(b"\0\1")
 
-    version = code_versions.snapshot(project, places, ["*.bin"])
+    version = deployed_code.snapshot(project, places, ["*.bin"])
 
     assert (places.code(version) / "model.bin").read_bytes() == b"\0\1"
-    assert code_versions.differs(project, places, version, ["*.bin"]) == []
+    assert deployed_code.differs(project, places, version, ["*.bin"]) == []
 
 
 def test_differs_names_what_was_edited_added_and_deleted(project: Path, places: StatePaths) -> None:
     (project / "old.py").write_text("")
-    version = code_versions.snapshot(project, places)
-    assert code_versions.differs(project, places, version) == []
+    version = deployed_code.snapshot(project, places)
+    assert deployed_code.differs(project, places, version) == []
 
     (project / "pipelines" / "a.py").write_text("A = 2\n")
     (project / "new.sql").write_text("select 1")
     (project / "old.py").unlink()
 
-    assert code_versions.differs(project, places, version) == [
+    assert deployed_code.differs(project, places, version) == [
         "new.sql",
         "old.py",
         "pipelines/a.py",
@@ -99,25 +99,25 @@ def test_differs_names_what_was_edited_added_and_deleted(project: Path, places: 
 def test_a_package_that_changed_counts_as_an_edit(
     project: Path, places: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    version = code_versions.snapshot(project, places)
-    now = {**code_versions.installed_packages(), "click": "99.0"}
-    monkeypatch.setattr(code_versions, "installed_packages", lambda: now)
+    version = deployed_code.snapshot(project, places)
+    now = {**deployed_code.installed_packages(), "click": "99.0"}
+    monkeypatch.setattr(deployed_code, "installed_packages", lambda: now)
 
-    assert [c.split()[0] for c in code_versions.differs(project, places, version)] == ["click"]
+    assert [c.split()[0] for c in deployed_code.differs(project, places, version)] == ["click"]
 
 
 def test_a_deploy_with_another_package_is_another_version_that_counts_as_unedited(
     project: Path, places: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = code_versions.snapshot(project, places)
-    now = {**code_versions.installed_packages(), "click": "99.0"}
-    monkeypatch.setattr(code_versions, "installed_packages", lambda: now)
+    first = deployed_code.snapshot(project, places)
+    now = {**deployed_code.installed_packages(), "click": "99.0"}
+    monkeypatch.setattr(deployed_code, "installed_packages", lambda: now)
 
-    second = code_versions.snapshot(project, places)
+    second = deployed_code.snapshot(project, places)
 
     assert second != first
-    assert code_versions.differs(project, places, second) == []
-    assert [c.split()[0] for c in code_versions.differs(project, places, first)] == ["click"]
+    assert deployed_code.differs(project, places, second) == []
+    assert [c.split()[0] for c in deployed_code.differs(project, places, first)] == ["click"]
 
 
 def test_a_package_installed_while_a_process_runs_is_noticed_by_it(
@@ -126,12 +126,12 @@ def test_a_package_installed_while_a_process_runs_is_noticed_by_it(
     packages = tmp_path / "packages"
     packages.mkdir()
     monkeypatch.setattr(sys, "path", [*sys.path, str(packages)])
-    version = code_versions.snapshot(project, places)
+    version = deployed_code.snapshot(project, places)
 
     (packages / "thing-1.0.dist-info").mkdir()
     (packages / "thing-1.0.dist-info" / "METADATA").write_text("Name: thing\nVersion: 1.0\n")
 
-    assert code_versions.differs(project, places, version) == ["thing none → 1.0"]
+    assert deployed_code.differs(project, places, version) == ["thing none → 1.0"]
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ def test_a_package_installed_while_a_process_runs_is_noticed_by_it(
 def test_a_damaged_record_of_a_version_is_read_from_its_files(
     project: Path, places: StatePaths, damage: bytes
 ) -> None:
-    version = code_versions.snapshot(project, places)
+    version = deployed_code.snapshot(project, places)
     (places.version(version) / "version.json").write_bytes(damage)
 
-    assert code_versions.differs(project, places, version) == []
-    assert [one["version"] for one in code_versions.list_versions(places)] == [version]
+    assert deployed_code.differs(project, places, version) == []
+    assert [one["version"] for one in deployed_code.list_versions(places)] == [version]
     (project / "pipelines" / "a.py").write_text("A = 2\n")
-    assert code_versions.differs(project, places, version) == ["pipelines/a.py"]
+    assert deployed_code.differs(project, places, version) == ["pipelines/a.py"]
 
 
 def test_a_script_outside_of_the_project_is_copied_too(
@@ -155,29 +155,29 @@ def test_a_script_outside_of_the_project_is_copied_too(
     script = tmp_path / "elsewhere.py"
     script.write_text("print(1)\n")
 
-    version = code_versions.snapshot(project, places, outside=script)
+    version = deployed_code.snapshot(project, places, outside=script)
 
-    assert code_versions.code_path(places, version, str(script)).read_text() == "print(1)\n"
-    assert code_versions.differs(project, places, version) == []
+    assert deployed_code.code_path(places, version, str(script)).read_text() == "print(1)\n"
+    assert deployed_code.differs(project, places, version) == []
 
 
 def test_a_folder_that_is_no_project_is_refused_before_it_is_copied(
     project: Path, places: StatePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_versions, "FILES_MAX", 3)
+    monkeypatch.setattr(deployed_code, "FILES_MAX", 3)
     for number in range(5):
         (project / f"f{number}.py").write_text("")
 
     with pytest.raises(ConfigError) as caught:
-        code_versions.snapshot(project, places)
+        deployed_code.snapshot(project, places)
 
     assert caught.value.code == "project-too-large"
     assert not places.versions.exists()
 
 
 def test_versions_are_listed_by_age(project: Path, places: StatePaths) -> None:
-    first = code_versions.snapshot(project, places)
+    first = deployed_code.snapshot(project, places)
     (project / "b.py").write_text("")
-    second = code_versions.snapshot(project, places)
+    second = deployed_code.snapshot(project, places)
 
-    assert [v["version"] for v in code_versions.list_versions(places)] == [first, second]
+    assert [v["version"] for v in deployed_code.list_versions(places)] == [first, second]

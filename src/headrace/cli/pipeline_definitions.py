@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.cli import spinner
-from headrace.define import code_versions
+from headrace.define import deployed_code
 from headrace.errors import (
     ConfigError,
     DefinitionError,
@@ -23,7 +23,7 @@ from headrace.errors import (
 from headrace.json_file import read_json
 from headrace.model.pipeline import Definition
 from headrace.model.runs import Exit, RunSpec
-from headrace.project import own_topics
+from headrace.project import system_topics
 from headrace.project.workspace import Target, Workspace, targets
 from headrace.supervisor import lock, process
 
@@ -46,17 +46,17 @@ def define(work: Workspace, names: Sequence[str], *, quiet: bool = False) -> lis
     try:
         return define_version(work, version, found, quiet=quiet)
     finally:
-        code_versions.prune(
+        deployed_code.prune(
             work.places, time.time()
         )  # users of `check` may never start a supervisor, which also does it
 
 
 def snapshot(work: Workspace, outside: Path | None = None) -> str:
     """Copy the working tree and return its content hash."""
-    own_topics.check(work.settings)  # else only the relay's log would report it
+    system_topics.check(work.settings)  # else only the relay's log would report it
     try:
         lock.prepare_state(work.places)
-        return code_versions.snapshot(work.project, work.places, work.settings.include, outside)
+        return deployed_code.snapshot(work.project, work.places, work.settings.include, outside)
     except OSError as exc:
         raise SetupError(
             f"Cannot write to the state folder: {exc.strerror or exc}.",

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.config import Settings
 from headrace.connectors.kafka.producer import Producer
 from headrace.errors import Error
-from headrace.project import own_topics
+from headrace.project import system_topics
 from headrace.project.workspace import Workspace
-from headrace.relay.exporter import Exporter, SendResult
+from headrace.relay.progress_export import Exporter, SendResult
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka.connector import Kafka
@@ -71,7 +71,7 @@ class KafkaMetrics:
         self._topic = self._asked = None
 
     def _choose(self, settings: Settings) -> None:
-        asked = own_topics.metrics(settings)
+        asked = system_topics.metrics(settings)
         if asked != self._asked:
             self.close()
             self._asked = asked

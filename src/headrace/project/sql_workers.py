@@ -1,4 +1,4 @@
-"""Runs SQL queries in child processes (`project/query_worker.py`), for the page and `headrace sql`.
+"""Runs SQL queries in child processes (`project/sql_worker.py`), for the page and `headrace sql`.
 
 Invariants: no more queries at once than children; a query that takes too long is killed with its
 child, which is replaced; no query text appears on a command line.
@@ -35,7 +35,7 @@ class QueryWorkers:
             sys.executable,
             "-P",
             "-m",
-            "headrace.project.query_worker",
+            "headrace.project.sql_worker",
             str(settings.project),
             settings.profile,
         )

@@ -1,6 +1,6 @@
-"""`python -m headrace.project.query_worker PROJECT PROFILE`: runs queries, one JSON line each.
+"""`python -m headrace.project.sql_worker PROJECT PROFILE`: runs queries, one JSON line each.
 
-The page and `headrace sql` start it as a child (`query_workers`), so that a query can be killed
+The page and `headrace sql` start it as a child (`sql_workers`), so that a query can be killed
 and cannot take all memory. It also keeps DuckDB and Arrow out of the web process, which is open to
 the network. Its first line says that it is ready; it ends with its stdin.
 Invariant: one line in, one line out, for every query.

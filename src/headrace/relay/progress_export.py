@@ -18,10 +18,10 @@ from itertools import islice
 from typing import Any, Protocol
 
 from headrace.errors import Error
-from headrace.model.exports import Export
+from headrace.model.progress_exports import Export
 from headrace.model.state_paths import StatePaths
 from headrace.relay.event_reader import EventReader, ReadEvent
-from headrace.state import exports
+from headrace.state import progress_exports
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Exporter:
     ) -> None:
         self._places = places
         self._clock = clock
-        before = exports.read(places, name)
+        before = progress_exports.read(places, name)
         self._export = before or Export(name)
         self._written: Export | None = None
         marks = self._export.runs
@@ -162,7 +162,7 @@ class Exporter:
             return None
         whole = replace(news, runs=self._queue.marks(self._reader.positions))
         try:
-            exports.write(self._places, whole)
+            progress_exports.write(self._places, whole)
         except OSError as exc:
             return f"{self._places.export(news.name)} cannot be written: {exc.strerror or exc}"
         self._written = news
