@@ -347,9 +347,9 @@ def test_run_is_refused_for_a_run_that_lost_its_supervisor(living: Project) -> N
 
 RUN = (
     "import sys; from functools import partial; from pathlib import Path;"
-    "from headrace.cli import foreground; from headrace.cli.main import main;"
+    "from headrace.cli import run_session; from headrace.cli.main import main;"
     "from headrace.supervisor.loop import Supervisor;"
-    f"foreground.Supervisor = partial(Supervisor, driver_command={FAKE!r});"
+    f"run_session.Supervisor = partial(Supervisor, driver_command={FAKE!r});"
     "main(['run', 'hello'])"
 )
 
