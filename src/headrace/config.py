@@ -117,7 +117,7 @@ def load(project: Path, profile: str = DEV, toml: Path | None = None) -> Setting
         raise ConfigError(
             "profiles must contain only tables.",
             where=settings_schema.place(text, ["profiles"]),
-            fix="Write [profiles.NAME], and below it the settings that differ.",
+            fix="Write [profiles.NAME], followed by the settings that differ.",
         )
     if profile != DEV and profile not in profiles:
         known = sorted({DEV, *profiles})
@@ -141,8 +141,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
             f"{FILE} is not valid TOML: {exc}",
             where=f"{FILE}:{line[1] if line else max(1, text.count(chr(10)))}",
             fix='Check that text is in quotes ("…"), that lists are in [ ], and that no table '
-            "appears "
-            "twice.",
+            "appears twice.",
             slug="toml-syntax",
         ) from exc
     except RecursionError as exc:
@@ -166,9 +165,10 @@ def _too_deep(text: str) -> ConfigError:
     deepest = max(range(len(lines)), key=lambda n: sum(map(lines[n].count, "[{.")))
     return ConfigError(
         f"{FILE} nests tables or lists more than {DEPTH_MAX} levels deep.",
-        why="No setting needs this; the usual cause is a generated file or a repeated bracket.",
+        why="No setting is nested so deeply. The usual cause is a generated file or a repeated "
+        "bracket.",
         where=f"{FILE}:{deepest + 1}",
-        fix="Remove the nesting at that line.",
+        fix="Remove the extra brackets or dots on that line.",
         slug="toml-syntax",
     )
 
@@ -259,7 +259,7 @@ def _mirror(name: str | None, text: str) -> str | None:
     if not {"pipeline", "query"} <= found <= {"pipeline", "query", "profile"}:
         raise ConfigError(
             f"Invalid value for lag.mirror: {name!r}.",
-            why="It names the consumer group of each query, so it must contain {pipeline} and "
+            why="Each query needs its own consumer group, so the name must contain {pipeline} and "
             "{query}; {profile} is optional.",
             where=settings_schema.place(text, ["lag", "mirror"]),
             fix='Write mirror = "headrace-{pipeline}-{query}".',

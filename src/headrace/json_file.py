@@ -63,7 +63,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         raise StoreError(
             f"{path.name} cannot be read: {exc.strerror or exc}.",
             where=str(path),
-            fix=f"Make {path} readable for this user.",
+            fix=f"Make {path} readable by this user.",
             slug="unreadable-file",
         ) from exc
     try:
@@ -103,6 +103,6 @@ def _bad(path: Path, content: bytes, why: str) -> StoreError:
         f"{path.name} is not a JSON object ({size} bytes, starting with {content[:40]!r}).",
         why=why,
         where=str(path),
-        fix=f"If the file is not needed, move it away: mv {path} {path}.bad",
+        fix=f"If the file is not needed, move it out of the way: mv {path} {path}.bad",
         slug="bad-json-file",
     )

@@ -62,6 +62,7 @@ def _value(how: str, name: str, environment: Mapping[str, str] = os.environ) -> 
         try:
             return Path(name).expanduser().read_text(encoding="utf-8").rstrip("\n")
         except OSError as exc:
-            problem, fix = f"{exc.strerror}: {name}.", f"Write the secret into {name} (mode 600)."
+            problem = f"{exc.strerror}: {name}."
+            fix = f"Store the secret in {name}, readable only by the user that runs Headrace."
     what = f"The secret ${{{how}:{name}}} is missing."
     raise ConfigError(what, why=problem, fix=fix, slug="missing-secret")

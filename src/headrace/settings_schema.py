@@ -92,7 +92,7 @@ def _problem(error: dict[str, Any], text: str) -> Error:
     if _is_duration(keys[-1]):
         why = 'It must be a duration, such as "10 seconds", "500ms", "1 minute" or 2.5'
     elif keys[-1] == "retries":
-        why = 'It must be a whole number, or "unlimited"'
+        why = 'It must be a whole number or "unlimited"'
     what = f"Invalid value for {name}: {'a table' if isinstance(value, Mapping) else repr(value)}."
     fix = f"See `{name}` in docs/reference/settings.md."
     return ConfigError(what, why=f"{why}.", where=where, fix=fix)
