@@ -68,7 +68,7 @@ def test_it_says_what_a_source_has(broker: Cluster, topic: str) -> None:
 def test_it_says_where_a_sink_would_write(broker: Cluster, topic: str) -> None:
     found = kafka(broker.servers(), topic=topic).check_connection()
 
-    assert found == f"{topic}: 2 partitions, may be written"
+    assert found == f"{topic}: 2 partitions, with permission to write"
     assert kafka(broker.servers()).check_connection().endswith("topics; each row names its topic")
 
 
@@ -189,7 +189,7 @@ def test_a_certificate_of_a_stranger(broker: Cluster) -> None:
     )  # fmt: skip
 
     assert told.code == "kafka-tls"
-    assert "that it trusts" in str(told.fix)
+    assert "that the broker trusts" in str(told.fix)
 
 
 @pytest.mark.usefixtures("quick")
@@ -322,4 +322,4 @@ def test_the_topic_of_alerts_has_to_be_written_and_read(
 
     assert caught.value.code == "kafka-acl"
     assert "Missing: READ." in str(caught.value.why)
-    assert said["found"] == f"{topic}: 2 partitions, may be read and written"
+    assert said["found"] == f"{topic}: 2 partitions, with permission to read and write"

@@ -273,7 +273,7 @@ def test_check_connect_asks_the_topic_of_metrics(broker: Cluster, tmp_path: Path
     (said,) = check.check_connections(settings, [])
 
     assert (said["name"], said["kind"]) == ("metrics.kafka", "kafka")
-    assert said["found"].endswith("2 partitions, may be written")
+    assert said["found"].endswith("2 partitions, with permission to write")
 
 
 def test_check_connect_says_where_the_topic_of_metrics_is_wrong(

@@ -196,8 +196,8 @@ def test_a_login_without_the_right_is_told_which_right(
     (problem,) = relay.measure(work, looking, mirroring)
     looking.close()
 
-    assert f"The login 'ann' may not change the group '{group}'" in problem
-    assert "READ on the group and READ on the topics" in problem
+    assert f"The login 'ann' is not allowed to change the group '{group}'" in problem
+    assert "READ on the group and on the topics" in problem
     assert lag.read(work.places)["flow", "kept"].records == 1
 
 

@@ -320,7 +320,7 @@ def test_check_connect_asks_every_topic_of_the_pipeline(
     said = project.headrace("check", "--connect")
 
     assert f"{topic}: 2 partitions" in said or f"{topic}: 3 partitions" in said
-    assert f"{copies}: 2 partitions, may be written" in said
+    assert f"{copies}: 2 partitions, with permission to write" in said
 
 
 def test_sql_on_a_topic(project: rig.Project, broker: Cluster) -> None:

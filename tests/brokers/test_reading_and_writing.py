@@ -382,7 +382,7 @@ def test_rows_are_written_and_read_by_hand(spark: Any, broker: Cluster, topic: s
 
     assert values(hr.read(spark, source)) == ["by hand"]
     assert hr.read(spark, source, stream=True).isStreaming
-    with pytest.raises(ConnectorError, match="needs a column value"):
+    with pytest.raises(ConnectorError, match="needs a value column"):
         hr.write(spark.sql("SELECT 1 AS load"), sink)
 
 

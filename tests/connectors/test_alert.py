@@ -211,7 +211,7 @@ COLUMNS = {"cluster_id": "int", "load": "double", "seen": "timestamp", "tags": "
         ({"key": "cluster"}, "key names the unknown column 'cluster'; did you mean 'cluster_id'?"),
         ({"title": "{lode}"}, "title names the unknown column 'lode'; did you mean 'load'?"),
         ({"at": "sean"}, "did you mean 'seen'?"),
-        ({"at": "load"}, "not timestamp"),
+        ({"at": "load"}, "must name a timestamp column"),
         ({"key": "tags"}, "keys must be simple values"),
     ],
 )

@@ -100,13 +100,13 @@ def test_every_form_of_a_beginning_is_told_to_spark(starting: Any, option: dict[
         ("2026-01-31T08:00:00", "time zone"),
         ("{not json", "not JSON"),
         ({}, "contains no topic"),
-        ({"t": {}}, "needs partitions"),
+        ({"t": {}}, "needs at least one partition"),
         ({"t": {"x": 1}}, "a partition of 't' must be a number"),
         ({"t": {0: -3}}, "a whole number, 0 or greater"),
         ({"t": {0: 1.5}}, "a whole number, 0 or greater"),
         ({"t": {0: "12"}}, "a number, not text"),
         ({"t": {0: "-7"}}, "a number, not text"),
-        ({"t": {0: 1}, "other": {0: 1}}, "'other' is not among the topics read"),
+        ({"t": {0: 1}, "other": {0: 1}}, "the connector does not read 'other'"),
         ({"t": {0: 1, 1: "2026-01-31T08:00:00Z"}}, "mixes offsets and timestamps"),
     ],
 )
@@ -134,8 +134,8 @@ def test_a_beginning_by_partition_is_about_every_topic_that_is_read() -> None:
             '{"t": {"0": 2, "1": 0, "7": 0}}',
             "it contains a partition that does not exist: t partition 7",
         ),
-        ('{"t": {"0": 6, "1": 0}}', "t partition 0 has the offsets 1 to 5, not 6"),
-        ('{"t": {"0": 0, "1": 0}}', "t partition 0 has the offsets 1 to 5, not 0"),
+        ('{"t": {"0": 6, "1": 0}}', "t partition 0 has offsets 1 to 5, not 6"),
+        ('{"t": {"0": 0, "1": 0}}', "t partition 0 has offsets 1 to 5, not 0"),
     ],
 )
 def test_a_beginning_is_held_against_what_the_broker_has(text: str, words: str | None) -> None:
@@ -236,7 +236,7 @@ def test_what_breaks_writing_is_refused_with_reason_and_replacement(name: str) -
     ],
 )
 def test_an_option_of_sparks_connector_has_a_field(option: str, field: str) -> None:
-    assert refused(subscribe="t", options={option: "1"}).fix == f"Use the field: {field}=…"
+    assert refused(subscribe="t", options={option: "1"}).fix == f"Use the field instead: {field}=…"
 
 
 def test_a_misspelt_option_is_told_with_the_field_that_was_meant() -> None:
@@ -255,9 +255,9 @@ def test_an_option_of_event_hubs_is_told_with_its_own_fields() -> None:
             event_hubs("${env:HUBS}", options={option: "1"})
         return caught.value.fix
 
-    assert told("groupIdPrefix") == "Use the field: consumer_group=…"
-    assert told("minPartitions") == "Use the field: min_partitions=…"
-    assert told("subscribe") == "Use the field: hub=…"
+    assert told("groupIdPrefix") == "Use the field instead: consumer_group=…"
+    assert told("minPartitions") == "Use the field instead: min_partitions=…"
+    assert told("subscribe") == "Use the field instead: hub=…"
 
 
 def test_an_event_hub_is_read_with_the_same_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +303,7 @@ def test_other_settings_pass_through() -> None:
 @pytest.mark.parametrize(
     ("columns", "word"),
     [
-        ({"load": "double"}, "needs a column value"),
+        ({"load": "double"}, "needs a value column"),
         ({"value": "int"}, "value must be string or binary"),
         ({"value": "string", "key": "int"}, "key must be"),
         ({"value": "string", "partition": "string"}, "partition must be int"),
@@ -321,7 +321,7 @@ def test_rows_that_are_no_records_are_refused_with_the_columns_found(
 def test_a_topic_has_to_come_from_somewhere() -> None:
     sink = kafka(SERVERS)
 
-    assert "and the query has no column topic" in str(sink.sink_problem({"value": "string"}))
+    assert "and the query has no topic column" in str(sink.sink_problem({"value": "string"}))
     assert sink.sink_problem({"value": "string", "topic": "string"}) is None
 
 
@@ -417,7 +417,7 @@ def test_a_secret_that_is_written_out_is_refused_and_not_repeated() -> None:
 def test_an_option_that_has_a_field_is_refused_with_its_name(name: str, field: str) -> None:
     told = refused(subscribe="t", options={name: "x"})
 
-    assert told.fix == f"Use the field: {field}=…"
+    assert told.fix == f"Use the field instead: {field}=…"
 
 
 def test_spark_takes_options_in_any_case_and_so_do_refusals() -> None:

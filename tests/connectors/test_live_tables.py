@@ -171,7 +171,7 @@ def test_types_that_do_not_go_together_begin_anew_and_say_so(
     book(tmp_path).add(1, table([("x", "b", 2.0)], other), at=7.0, is_whole=False)
 
     assert current(tmp_path) == [("x", "b", 2.0)]
-    assert "starting empty" in caplog.text
+    assert "starting with an empty table" in caplog.text
 
 
 def test_a_damaged_snapshot_is_no_reason_to_stop(
@@ -258,7 +258,7 @@ def test_its_folder_stands_in_its_fields(tmp_path: Path) -> None:
         ({"key": "minute", "y": ["logins", "logouts"]}, "y names the unknown column 'logouts'"),
         ({"key": "minute", "x": "minutes"}, "did you mean 'minute'?"),
         ({"key": "tags"}, "keys must be simple values"),
-        ({"key": ["minute", "x"]}, "'x' has the type struct<a:int>"),
+        ({"key": ["minute", "x"]}, "'x' has type struct<a:int>"),
     ],
 )
 def test_columns_that_will_not_do_are_named(given: dict[str, Any], words: str) -> None:

@@ -66,7 +66,7 @@ def test_an_empty_folder_without_a_schema_says_what_to_write(spark: Any, tmp_pat
     problem = refused(hr.parquet(tmp_path), spark)
 
     assert problem.code == "missing-schema"
-    assert "no files from which the schema could be read" in str(problem.why)
+    assert "no files to read the schema from" in str(problem.why)
 
 
 def test_a_missing_folder_is_an_error_with_the_near_miss(spark: Any, tmp_path: Path) -> None:

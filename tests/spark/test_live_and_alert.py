@@ -203,5 +203,5 @@ def test_resolved_is_the_querys_own_column_or_never(spark: Any) -> None:
     rows = "SELECT * FROM VALUES (1, true), (2, null), (3, false) AS t (k, resolved)"
     assert shaped(plain, rows) == [True, False, False]
     assert shaped(clear, "SELECT * FROM VALUES (1, 2), (2, null) AS t (k, n)") == [True, False]
-    with pytest.raises(ConnectorError, match="not boolean"):
+    with pytest.raises(ConnectorError, match="must be boolean"):
         shaped(plain, "SELECT 1 AS k, 'yes' AS resolved")

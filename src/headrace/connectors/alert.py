@@ -65,7 +65,7 @@ class AlertSink(Connector):
             can_run_in_real_time=self.topic is not None,
             needs_checkpoint=False,  # a restart has a new query id, so its batch 0 is no repetition
             delivery="exactly-once",
-            delivery_why="the supervisor reads the rows of a batch once",
+            delivery_why="the supervisor reads each batch once",
         )
 
     def in_real_time(self) -> Connector:
@@ -106,9 +106,10 @@ class AlertSink(Connector):
             resolved = F.col(alert_rows.RESOLVED)
         else:
             raise ConnectorError(
-                f"The column resolved has the type {known[alert_rows.RESOLVED]}, not boolean.",
-                why="It decides whether a row opens or resolves its alert.",
-                fix='Rename it, or set a condition that resolves alerts: clear="…".',
+                "The `resolved` column must be boolean, but its type is "
+                f"{known[alert_rows.RESOLVED]}.",
+                why="Its value decides whether a row opens or resolves an alert.",
+                fix='Rename the column, or set clear="…" to the condition that resolves an alert.',
                 slug="bad-option",
             )
         return frame.withColumn(alert_rows.RESOLVED, F.coalesce(resolved, F.lit(False)))
@@ -117,7 +118,7 @@ class AlertSink(Connector):
         title = alert_rows.columns_in(self.title)
         problem = named.find_problem({"key": self.key, "title": title, "at": (self.at,)}, columns)
         if problem is None and self.at and columns[self.at] not in _TIMES:
-            return f"at={self.at!r} has the type {columns[self.at]}, not timestamp"
+            return f"at must name a timestamp column, but {self.at!r} has type {columns[self.at]}"
         return problem
 
     def configure(self, writer: DataStreamWriter, mode: str) -> DataStreamWriter:

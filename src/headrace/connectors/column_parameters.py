@@ -57,10 +57,10 @@ def find_problem(
                 return f"{role} names the unknown column {name!r}{hint} The columns are {shown}"
     for name in used["key"]:
         if name and _NO_KEY.match(columns[name]):
-            return f"the key {name!r} has the type {columns[name]}; keys must be simple values"
+            return f"the key {name!r} has type {columns[name]}; keys must be simple values"
     for name, kind in columns.items():
         if _NOT_KEPT.search(kind):
-            return f"{name!r} has the unsupported type {kind}; cast it to string or a number"
+            return f"{name!r} has the unsupported type {kind}; cast it to a string or a number"
     return None
 
 

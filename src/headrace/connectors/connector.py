@@ -85,8 +85,8 @@ class Connector:
     def write(self, frame: DataFrame) -> None:
         """Append the rows of a batch DataFrame."""
         raise ConnectorError(
-            f"{self.kind} can only be written by a stream.",
-            why="It does not support batch writes.",
+            f"{self.kind} does not support batch writes.",
+            why="Only a stream can write to it.",
             fix="Write to files, for example hr.parquet(path).",
             slug="no-batch-write",
         )
@@ -189,7 +189,7 @@ def require_folder(kind: str, path: str | None) -> Path:
     if path is None:
         raise ConnectorError(
             f"hr.{kind} has no folder.",
-            why="Headrace assigns a folder to a sink when it is used in @hr.stream.",
+            why="Headrace assigns the folder when the sink is used in @hr.stream.",
             fix=f"Write @hr.stream(to=hr.{kind}(…)).",
         )
     return Path(path)
@@ -249,7 +249,7 @@ def require_int(
     fix: str | None = None,
 ) -> None:
     if type(value) is not int or value < 1 or (most is not None and value > most):
-        allowed = "of at least 1" if most is None else f"from 1 to {most:,}"
+        allowed = "greater than 0" if most is None else f"from 1 to {most:,}"
         what = f"Invalid {name}: {value!r}. It must be a whole number {allowed}."
         raise ConnectorError(what, why=why, fix=fix, slug="bad-option")
 

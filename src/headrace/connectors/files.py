@@ -115,8 +115,8 @@ class Files(Connector):
             super().write(frame)
         if os.path.isdir(os.path.join(self.identity(), "_spark_metadata")):
             raise ConnectorError(
-                f"{self.path} is written by a stream.",
-                why="Readers follow the stream's log of files, so they would never see the new "
+                f"A stream writes to {self.path}, so a batch cannot.",
+                why="Readers follow the stream's file log, so they would never see the batch's "
                 "rows.",
                 where=self.path,
                 fix="Write to another folder, or send the rows to the stream's source.",
@@ -180,9 +180,9 @@ class Files(Connector):
         found = self._infer_schema(spark)
         if found and self.format in _CARRY_SCHEMA:
             return found
-        why = f"{self.format} files can have different columns, but a stream must not."
+        why = f"{self.format} files can differ in their columns, but a stream needs fixed columns."
         if self.format in _CARRY_SCHEMA:
-            why = "The folder contains no files from which the schema could be read."
+            why = "The folder contains no files to read the schema from."
         example = 'Add one, for example schema="id int, name string".'
         raise ConnectorError(
             f"The {self.format} source {self.path} needs a schema.",

@@ -127,7 +127,8 @@ def _is_given(wanted: str, user: Mapping[str, str]) -> bool:
                     f"{key} contains {bad.words}",
                     why=MISFIT_WHY,
                     where="[spark]",
-                    fix=f"Use {bad.fits}, or remove it and run headrace jars fetch kafka.",
+                    fix=f"Use {bad.fits} instead, or remove the entry from {key} and run headrace "
+                    "jars fetch kafka.",
                     slug="jars-mismatch",
                 )
             return True

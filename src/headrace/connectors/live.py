@@ -106,7 +106,7 @@ def live(
     if missing:
         raise ConnectorError(
             f"chart={chart!r} needs {' and '.join(missing)}.",
-            fix=f'Name the column: {missing[0]}="…".',
+            fix="Add " + " and ".join(f'{name}="…"' for name in missing) + ".",
             slug="bad-option",
         )
     require_int("rows", rows, ROWS_MAX)

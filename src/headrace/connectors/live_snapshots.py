@@ -104,7 +104,9 @@ class LiveSnapshots:
             self._delete_old(batch)
             return
         if is_cut and not self._has_warned:
-            logger.warning("batch %d has more than %d rows: the rest is dropped", batch, self.most)
+            logger.warning(
+                "batch %d has more than %d rows; the others are dropped", batch, self.most
+            )
             self._has_warned = True
         table = self._apply_batch(base, rows, batch)
         about = {**self.about, "batch": batch, "at": at, "truncated": is_cut or was_cut}
@@ -120,7 +122,9 @@ class LiveSnapshots:
         if not found:
             if batch:
                 logger.warning(
-                    "no snapshot before batch %d in %s: starting empty", batch, self.folder
+                    "no snapshot before batch %d in %s; starting with an empty table",
+                    batch,
+                    self.folder,
                 )
             return None, False
         path = self.folder / f"{found[-1]}.parquet"
@@ -128,7 +132,7 @@ class LiveSnapshots:
             with path.open("rb") as file:
                 table = pq.read_table(file)
         except pa.ArrowInvalid as exc:
-            logger.warning("%s is damaged, starting with an empty table: %s", path, exc)
+            logger.warning("%s is damaged; starting with an empty table: %s", path, exc)
             return None, False
         about = json.loads((table.schema.metadata or {}).get(METADATA, b"{}"))
         return table, bool(about.get("truncated"))
@@ -141,7 +145,11 @@ class LiveSnapshots:
                 return merge(base, rows, self.key, self.most)
             except pa.ArrowException as exc:
                 reason = str(exc).partition("\n")[0]
-                logger.warning("batch %d: columns changed, starting empty: %s", batch, reason)
+                logger.warning(
+                    "the columns changed in batch %d; starting with an empty table: %s",
+                    batch,
+                    reason,
+                )
         return merge(rows.slice(0, 0), rows, self.key, self.most)
 
     def _write(self, batch: int, table: pa.Table) -> None:

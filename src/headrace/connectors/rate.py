@@ -20,7 +20,7 @@ class Rate(Connector):
 
     kind: ClassVar[str] = "rate"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        is_source=True, is_replayable=True, not_for_production="its rows are generated"
+        is_source=True, is_replayable=True, not_for_production="it only generates test rows"
     )
 
     def read(
@@ -30,7 +30,7 @@ class Rate(Connector):
             raise ConnectorError(
                 "The rate source cannot be read as a batch.",
                 why="It generates rows as time passes and has no past data.",
-                fix="Read files instead, or run it as a stream.",
+                fix="Read files instead, or run the query as a stream.",
                 slug="no-batch-read",
             )
         reader = spark.readStream.format("rate").options(**self.options)

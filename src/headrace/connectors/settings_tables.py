@@ -47,7 +47,7 @@ def build_from_fields(
             ConnectorError(
                 f"{title}: {kind} needs {', '.join(missing)}.",
                 where=where,
-                fix=f"Add {missing[0]} = …",
+                fix="Add " + " and ".join(f"{name} = …" for name in missing),
                 slug="missing-field",
             )
         )

@@ -31,7 +31,7 @@ class Socket(Connector):
     kind: ClassVar[str] = "socket"
     capabilities: ClassVar[Capabilities] = Capabilities(
         is_source=True,
-        not_for_production="a socket cannot be replayed: a failure loses rows",
+        not_for_production="a socket cannot be replayed, so a failure loses rows",
     )
 
     def read(
@@ -41,7 +41,7 @@ class Socket(Connector):
             raise ConnectorError(
                 f"The socket {self.host}:{self.port} cannot be read as a batch.",
                 why="A socket keeps no past data.",
-                fix="Read files instead, or run it as a stream.",
+                fix="Read files instead, or run the query as a stream.",
                 slug="no-batch-read",
             )
         reader = spark.readStream.format("socket").options(**self.options)

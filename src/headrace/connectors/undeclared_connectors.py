@@ -41,7 +41,7 @@ class UnknownSink(Connector):
     """A sink of which only the name and the delivery are known."""
 
     system: str
-    delivery_why: str = "Headrace does not know what it does with a repeated batch"
+    delivery_why: str = "Headrace does not know how it handles a repeated batch"
     delivery: str = "at-least-once"
 
     @property

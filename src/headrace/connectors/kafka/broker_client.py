@@ -43,7 +43,7 @@ SMALL_FETCHES = {
 }
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 READ, WRITE = "READ", "WRITE"  # the broker's names of ACL operations
-_DONE = {READ: "read", WRITE: "written"}
+_DONE = {READ: "read", WRITE: "write"}
 QUIET = logging.Logger("librdkafka")  # its messages also come as errors
 QUIET.addHandler(logging.NullHandler())
 
@@ -100,7 +100,7 @@ class BrokerClient:
                 raise ConnectorError(
                     f"The topic {name!r} has no partition {', '.join(map(str, missing))}.",
                     why=f"It has {format_partition_count(len(known[name]))}, numbered from 0. "
-                    "From a missing partition, Spark silently reads nothing.",
+                    "Spark would silently read nothing from a missing partition.",
                     fix="Remove the missing partitions from assign.",
                     slug="kafka-no-topic",
                 )
@@ -114,7 +114,7 @@ class BrokerClient:
         topic = self._connector.topic
         self.require([topic], *wanted)
         done = " and ".join(_DONE[one] for one in wanted)
-        return f"{topic}: {format_partition_count(len(partitions))}, may be {done}"
+        return f"{topic}: {format_partition_count(len(partitions))}, with permission to {done}"
 
     def require(self, topics: Sequence[str], *wanted: str) -> None:
         """Raises if the login lacks a wanted permission on one of the topics."""

@@ -83,12 +83,12 @@ def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Erro
         return ConnectorError(what, why=words, fix=fix, slug=slug)
 
     if code == known._AUTHENTICATION:
-        fix = "Check the user, the password, and that the listener supports the mechanism."
+        fix = "Check the user and the password, and that the listener supports the mechanism."
         return refused(f"{servers} refused the login{user}.", fix, slug="kafka-refused")
     # A TLS alert is reported as a disconnect, a missing file as an invalid argument.
     if code == known._SSL or "SSL" in words or "ssl." in words:
         fix = "Check that the port is a TLS listener. If it requires a client certificate, set "
-        fix += "certificate and key to one that it trusts."
+        fix += "certificate and key to a pair that the broker trusts."
         if "verify failed" in words:
             fix = (
                 "Set ca to the PEM file of the authority that signed the broker's certificate, and "
@@ -100,11 +100,11 @@ def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Erro
         return refused(f"The login{user} lacks a permission on {servers}.", fix, slug="kafka-acl")
     if code in (known.UNKNOWN_TOPIC_OR_PART, known._UNKNOWN_TOPIC, known._UNKNOWN_PARTITION):
         what = f"A topic or partition no longer exists on {servers}."
-        fix = "Check whether it was deleted, or create it again."
+        fix = "If the topic was deleted, create it again. Otherwise, check its name and partitions."
         return refused(what, fix, slug="kafka-no-topic")
     if code == known._AUTO_OFFSET_RESET:
         what = f"{servers} deleted records before they were read."
-        return refused(what, "Increase retention.ms of the topic.", slug="kafka-gone")
+        return refused(what, "Increase the topic's retention.ms.", slug="kafka-gone")
     what = f"{servers} does not answer."
     fix = "Check that the broker is running, that the host and port are right, and whether the "
     fix += "listener uses TLS. To start a development broker: headrace kafka up"

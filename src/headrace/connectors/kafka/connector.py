@@ -79,7 +79,7 @@ class Kafka(Connector):
     def capabilities(self) -> Capabilities:  # type: ignore[override]
         why = "after a failure, a batch is sent again"
         if self.exactly_once:
-            why = "a batch is one transaction, for readers with isolation.level=read_committed"
+            why = "each batch is one transaction; readers must set isolation.level=read_committed"
         return Capabilities(
             is_source=self.is_source,
             is_sink=not self.is_source,
@@ -129,7 +129,7 @@ class Kafka(Connector):
 
     def lacks_as_source(self) -> str | None:
         named = self.topic or "TOPIC"
-        return f'subscribe = "{named}", pattern or assign; the field topic is only for sinks'
+        return f'subscribe = "{named}", pattern or assign. The topic field is only for sinks'
 
     def identity(self) -> str | None:
         return f"kafka://{self.servers}/{self.topic}" if self.topic else None
@@ -184,7 +184,7 @@ class Kafka(Connector):
     def sink_problem(self, columns: Mapping[str, str]) -> str | None:
         problem = find_column_problem("a record", "value", _TAKES, columns)
         if problem is None and self.topic is None and "topic" not in columns:
-            return "the sink has no topic, and the query has no column topic"
+            return "the sink has no topic, and the query has no topic column"
         return problem
 
     def check_connection(self, *, as_sink: bool = False) -> str:
@@ -219,7 +219,7 @@ def find_column_problem(
     """`takes` has the fields of a record or event, and their types; `body` is required."""
     found = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     if body not in columns:
-        return f"{what} needs a column {body} (string or binary), but the query has {found}"
+        return f"{what} needs a {body} column (string or binary), but the query has {found}"
     for name, kinds in takes.items():
         if name in columns and columns[name] not in kinds:
             return f"{name} must be {' or '.join(kinds)}, but the query has {found}"
@@ -311,7 +311,7 @@ def _check_topics(given: Mapping[str, object], topic: str | None) -> None:
     if chosen and topic:
         raise ConnectorError(
             f"{chosen[0]} and topic cannot be combined.",
-            why=f"{chosen[0]} makes the connector a source, topic makes it a sink.",
+            why=f"{chosen[0]} makes the connector a source; topic makes it a sink.",
             fix="Use two connectors.",
             slug="kafka-topics",
         )

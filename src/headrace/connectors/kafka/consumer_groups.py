@@ -52,11 +52,13 @@ class ConsumerGroups:
         servers = self._connector.servers
         what = fix = ""
         if code in (known.GROUP_AUTHORIZATION_FAILED, known.TOPIC_AUTHORIZATION_FAILED):
-            what = f"The login{user} may not change the group {group!r} on {servers}."
-            fix = "Grant it READ on the group and READ on the topics, or remove [lag] mirror."
+            what = f"The login{user} is not allowed to change the group {group!r} on {servers}."
+            fix = (
+                "Grant the login READ on the group and on the topics, or remove mirror from [lag]."
+            )
         elif code in (known.UNKNOWN_MEMBER_ID, known.NON_EMPTY_GROUP, known.ILLEGAL_GENERATION):
             what = f"The group {group!r} on {servers} has members, so Headrace does not change it."
-            fix = "Choose a name for [lag] mirror that no consumer uses."
+            fix = "Set mirror in [lag] to a group name that no consumer uses."
         if what:
             return ConnectorError(what, why=words, fix=fix, slug="kafka-mirror")
         if code in (
@@ -67,7 +69,7 @@ class ConsumerGroups:
             return SetupError(
                 f"{servers} is not ready for consumer groups.",
                 why=words,
-                fix="Wait: Headrace retries, and a broker that has just started needs a few "
+                fix="No action needed: Headrace will retry. A newly started broker needs a few "
                 "seconds.",
                 slug="kafka-mirror",
             )

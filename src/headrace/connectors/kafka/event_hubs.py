@@ -187,7 +187,7 @@ def parse_connection_string(text: str, hub: str | None) -> tuple[str, int, str]:
     named = hub or parts.get("EntityPath")
     if not named:
         raise ConnectorError(
-            "The name of the event hub is missing.",
+            "The event hub's name is missing.",
             why="The connection string is for a whole namespace: it has no EntityPath.",
             fix='Add hub="NAME".',
             slug="event-hubs-connection",
@@ -238,7 +238,7 @@ def _position(starting: str | Mapping[str, Any]) -> str:
     if is_native or is_text:
         raise ConnectorError(
             "The Kafka endpoint of Event Hubs does not support byte offsets.",
-            why="There, the offset of an event is its sequence number.",
+            why="On that endpoint, an event's offset is its sequence number.",
             fix='Set starting to a time ("2026-01-31T08:00:00Z"), to "start" or "end", or to a '
             'sequence number for each partition ({"HUB": {"0": 1234}}).',
             slug="event-hubs-offset",

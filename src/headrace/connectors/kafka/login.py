@@ -38,7 +38,7 @@ _READING = {
         'Use F.col("value").cast("string"), hr.parse_json or from_avro in the query.',
     ),
     "enable.auto.commit": (
-        "the checkpoint keeps the offsets together with the state",
+        "the checkpoint stores the offsets together with the state",
         "Remove it. To see how far behind each query is, run headrace lag.",
     ),
     "interceptor.classes": (
@@ -52,7 +52,7 @@ _WRITING = {
         "values are sent as bytes",
         'Use F.to_json(F.struct("*")).alias("value") or to_avro in the query.',
     ),
-    "group.id": ("a producer has no group", "Remove it."),
+    "group.id": ("a producer does not belong to a consumer group", "Remove it."),
     "enable.idempotence": (
         "without idempotence, records may be lost or duplicated within a batch",
         "Remove it: idempotence is on by default.",
@@ -111,13 +111,15 @@ def _option_problem(
     low = name.lower()
     bare = low.removeprefix("kafka.")
     if low in named:
-        return _option_error(name, "it has its own field", f"Use the field: {named[low]}=…")
+        return _option_error(
+            name, "the connector has a field for it", f"Use the field instead: {named[low]}=…"
+        )
     if bare == "failondataloss" and value.lower() == "false":
         return _option_error(
             name,
             "records that Kafka deleted before they were read would be skipped silently",
-            "If records are lost, run headrace start NAME --accept-gap, which skips them once and "
-            "records that in the audit log.",
+            "If Kafka has deleted unread records, run headrace start NAME --accept-gap, which "
+            "skips the gap once and writes an entry to the audit log.",
         )
     if bare in breaking:
         return _option_error(name, *breaking[bare])
@@ -130,8 +132,8 @@ def _option_problem(
     if not low.startswith("kafka.") and low not in _PLAIN:
         return ConnectorError(
             f"Unknown option {name!r}.",
-            why="Kafka client settings start with kafka., and options of Spark's connector have "
-            "fields of their own.",
+            why="Kafka client settings need the prefix `kafka.`. Options of Spark's connector have "
+            "their own fields.",
             fix=_suggest_fix(name, named),
             slug="kafka-option",
         )
@@ -170,8 +172,16 @@ class Login:
     def check(self) -> None:
         known = (None, *MECHANISMS)
         check_all(
-            lambda: _require_both("certificate", self.certificate, "key", self.key),
-            lambda: _require_both("user", self.user, "password", self.password),
+            lambda: _require_both(
+                "certificate", self.certificate, "key", self.key, "Set both, as paths to PEM files."
+            ),
+            lambda: _require_both(
+                "user",
+                self.user,
+                "password",
+                self.password,
+                'Set both. Write password="${env:NAME}" to keep the password out of the file.',
+            ),
             lambda: require_choice("mechanism", self.mechanism, known, slug="kafka-login"),
         )
         if self.mechanism and not self.user:
@@ -236,14 +246,12 @@ class Login:
         return found
 
 
-def _require_both(name: str, value: str | None, other: str, other_value: str | None) -> None:
+def _require_both(
+    name: str, value: str | None, other: str, other_value: str | None, fix: str
+) -> None:
     if bool(value) != bool(other_value):
-        raise ConnectorError(
-            f"{name} and {other} must be set together.",
-            fix='Set both. Certificates and keys are PEM files. Write password="${env:NAME}" to '
-            "keep the password out of the file.",
-            slug="kafka-login",
-        )
+        what = f"{name} and {other} must be set together."
+        raise ConnectorError(what, fix=fix, slug="kafka-login")
 
 
 def _read_pem(path: str) -> str:

@@ -35,8 +35,8 @@ def option_error(words: str) -> ConnectorError:
         f"The Kafka client rejected an option: {words}.",
         why="The client is librdkafka, where some settings have different names than in the "
         "Java client.",
-        fix="Use librdkafka's name (its CONFIGURATION.md) with the prefix kafka., or remove the "
-        "option.",
+        fix="Use librdkafka's name for the option (see its CONFIGURATION.md) with the prefix "
+        "`kafka.`, or remove the option.",
         slug="kafka-option",
     )
 

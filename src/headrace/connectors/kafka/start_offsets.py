@@ -49,7 +49,7 @@ def check_topics(
     given = json.loads(text)
     for topic in given:
         if not covered(topic):
-            raise invalid_offsets(side, given, f"{topic!r} is not among the topics read")
+            raise invalid_offsets(side, given, f"the connector does not read {topic!r}")
     for topic in named:
         if topic not in given:
             raise invalid_offsets(
@@ -71,7 +71,7 @@ def find_problem(text: str, ends: Mapping[tuple[str, int], tuple[int, int]]) -> 
     for (topic, partition), at in given.items():
         low, high = ends[topic, partition]
         if isinstance(at, int) and at >= 0 and not low <= at <= high:
-            return f"{topic} partition {partition} has the offsets {low} to {high}, not {at}"
+            return f"{topic} partition {partition} has offsets {low} to {high}, not {at}"
     return None
 
 
@@ -92,7 +92,7 @@ def to_spark_options(side: str, text: str) -> dict[str, str]:
 
 def _partitions(side: str, topic: str, found: object) -> dict[str, int | str]:
     if not isinstance(found, Mapping) or not found:
-        raise invalid_offsets(side, found, f"topic {topic!r} needs partitions")
+        raise invalid_offsets(side, found, f"topic {topic!r} needs at least one partition")
     made: dict[str, int | str] = {}
     for partition, value in found.items():
         if not str(partition).isdigit():
@@ -118,7 +118,7 @@ def _normalise_timestamp(side: str, text: str) -> str:
     except ValueError as exc:
         raise invalid_offsets(side, text, "it is not a timestamp, earliest or latest") from exc
     if at.tzinfo is None:
-        raise invalid_offsets(side, text, "a timestamp needs a time zone; for UTC add a Z")
+        raise invalid_offsets(side, text, "a timestamp needs a time zone; for UTC, add Z")
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -127,9 +127,12 @@ def _millis(text: str) -> int:
 
 
 def invalid_offsets(side: str, value: object, why: str) -> ConnectorError:
+    words, end = (
+        ('"earliest", "latest"', "earliest") if side == "starting" else ('"latest"', "latest")
+    )
     return ConnectorError(
         f"Invalid {side}: {value!r}: {why}.",
-        fix=f'Write {side}="earliest", "latest", "2026-01-31T08:00:00Z" or '
-        '{"topic": {"0": 1234, "1": "earliest"}}.',
+        fix=f'Write {side}={words}, "2026-01-31T08:00:00Z" or '
+        f'{{"topic": {{"0": 1234, "1": "{end}"}}}}.',
         slug="kafka-offsets",
     )

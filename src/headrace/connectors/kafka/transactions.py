@@ -109,10 +109,10 @@ def is_new(last: PlannedWrite | None, batch: PlannedWrite) -> bool:
         return False
     other = f"{'a different ' * (batch.number == last.number)}batch {batch.number}"
     raise ConnectorError(
-        f"Kafka has batch {last.number} of this query, but its checkpoint continues with {other}.",
+        f"Kafka already has batch {last.number} of this query, but the checkpoint continues with "
+        f"{other}.",
         why="The checkpoint was reset to an earlier state. Its batches may now contain different "
-        "rows, "
-        "so rows would be lost or written twice.",
+        "rows, so rows would be lost or written twice.",
         fix="Restore the newer checkpoint, or set a new `checkpoint` for the query, which then "
         "starts as a new query and writes its rows again.",
         slug="sink-is-ahead",
@@ -211,7 +211,7 @@ class Transactions:
         if topic is None:
             raise ConnectorError(
                 "null topic present in the data",
-                why="The sink has no `topic`, and the column topic of a row is null.",
+                why="The sink has no `topic`, and a row's topic column is null.",
                 fix='Set `topic` on the sink, or drop such rows: where("topic IS NOT NULL").',
             )
         while True:
