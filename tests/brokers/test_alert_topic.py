@@ -288,4 +288,4 @@ def test_without_a_topic_for_alerts_it_falls_back_and_check_says_so(
     said = rig.Project(tmp_path).headrace("check", code=None)  # with the warnings
 
     assert "every 1 s" in said
-    assert "'overloaded' uses its otherwise= trigger instead of real time" in said
+    assert "'overloaded' runs with its otherwise= trigger, not in real time" in said

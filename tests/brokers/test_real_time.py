@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[Frame, str]] = {
     "a merge join": (lambda spark, raw: _text(raw).join(_customers(spark).hint("merge"), "value")
                      .select("value"), "a join that is not a broadcast"),
     "a repartition": (lambda spark, raw: _text(raw).repartition(2), "a repartition"),
-    "a coalesce": (lambda spark, raw: _text(raw).coalesce(1), "a repartition"),
+    "a coalesce": (lambda spark, raw: _text(raw).coalesce(1), "it uses coalesce"),
     "itself twice": (lambda spark, raw: _text(raw).union(_text(raw)), "one source twice"),
     "a count": (lambda spark, raw: _text(raw).groupBy("value").count().select("value"),
                 "it is stateful (aggregate)"),

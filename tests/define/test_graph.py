@@ -277,7 +277,7 @@ def test_a_kafka_source_without_topics_is_told_how_to_name_them(tmp_path: Path, 
 
     assert problem.code == "not-a-source"
     named = "logs" if topic else "TOPIC"
-    assert f'Write subscribe = "{named}", pattern or assign' in str(problem.fix)
+    assert f'Set subscribe = "{named}", pattern or assign' in str(problem.fix)
 
 
 def test_settings_of_an_unknown_query_are_refused(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_no_mode_at_all_says_what_each_side_can_do() -> None:
     problem = checks.mode_problem(node(hr.parquet("x")), "append", ABLE)
 
     assert problem is not None
-    assert "can run in update, complete, but parquet supports only append" in str(problem.fix)
+    assert "supports update, complete, but parquet supports only append" in str(problem.fix)
 
 
 def test_a_mode_that_works_is_no_problem() -> None:

@@ -176,7 +176,7 @@ def test_one_that_is_not_wanted_is_not_made(spark: Any, folder: Path) -> None:
     [
         ('hr.parse_json(lines, "id integr")', "bad-schema", "integr"),
         ('hr.parse_json(lines, "id int,")', "bad-schema", "id int,"),
-        ('hr.parse_json(lines, "int")', "bad-schema", "not a list of fields"),
+        ('hr.parse_json(lines, "int")', "bad-schema", "must be a list of fields"),
         ('hr.parse_json(lines, "id int", column="valeu")', "unknown-column", "'value'"),
         ('hr.parse_json(lines.selectExpr("1 AS value"), "id int")', "unknown-column", "is int"),
         ('hr.parse_json(lines, "value int", keep="value")', "column-twice", "value"),

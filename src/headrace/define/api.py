@@ -125,10 +125,9 @@ def _record(kind: str, function: F, name: str | None, options: dict[str, Any]) -
     if not NAME.fullmatch(chosen) or chosen == "spark":
         current().refuse(
             DefinitionError(
-                f"{chosen!r} cannot be the name of a {kind}.",
-                why="Names have up to 63 letters, digits, _ and -. The name `spark` is reserved "
-                "for the "
-                "session.",
+                f"{chosen!r} is not a valid {kind} name.",
+                why="Names can be up to 63 characters long, can contain letters, digits, _ and -, "
+                "and must not start with -. The name `spark` is reserved for the Spark session.",
                 where=str(place),
                 fix='Rename the function, or set name="…".',
                 slug="bad-name",
@@ -185,7 +184,7 @@ def _seconds(option: str, value: str | float | None, found: list[DefinitionError
 def _sink_problem(to: object) -> DefinitionError | None:
     if to is None:
         return DefinitionError(
-            "@hr.stream needs a sink: to=….",
+            "@hr.stream needs a sink (to=…).",
             fix='Name a sink from headrace.toml (to="metrics"), or pass a connector '
             '(to=hr.parquet("data/out")).',
             slug="sink-missing",
@@ -197,7 +196,7 @@ def _sink_problem(to: object) -> DefinitionError | None:
         f"to={kind or repr(to)} is not a sink.",
         why=f"{kind} can only be read."
         if kind
-        else "A sink is a name in headrace.toml or a connector.",
+        else "A sink must be a connector or the name of a sink in headrace.toml.",
         fix='Use to=hr.parquet("data/out"), to=hr.console() or to=hr.each_batch(function).',
         slug="not-a-sink",
     )

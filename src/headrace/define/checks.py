@@ -35,12 +35,13 @@ def connector_problems(
     able = node.sink.capabilities
     is_transactional = able.is_broker and able.delivery == "exactly-once"
     if is_transactional and isinstance(node.trigger, RealTime | Continuous):
+        kind = "real-time" if isinstance(node.trigger, RealTime) else "continuous"
         found.append(
             DefinitionError(
-                f"{node.name!r} cannot write exactly once in real time.",
+                f"{node.name!r} combines exactly_once with the {kind} trigger, which is not "
+                "supported.",
                 why="A transaction covers a whole batch, so rows become visible only when the "
-                "batch "
-                "ends.",
+                "batch ends.",
                 where=node.place,
                 fix='Remove exactly_once from the sink, or use every="…".',
                 slug="not-real-time",
@@ -75,7 +76,7 @@ def column_problem(node: GraphNode, columns: Sequence[tuple[str, str]]) -> Defin
     wrong = node.sink.sink_problem(dict(columns))
     if wrong is None:
         return None
-    fix = "Select the columns with .select(…)."
+    fix = "Change the query's columns with .select(…), or change the sink's options."
     if node.sink.kind == "text":
         fix = 'Combine the columns: .select(F.to_json(F.struct("*")).alias("value")).'
     return DefinitionError(
@@ -101,10 +102,10 @@ def mode_problem(
         fix = f"Use one of these modes: {', '.join(works)}."
     else:
         can = ", ".join(m for m, why in able.items() if why is None) or "no mode"
-        fix = f"Add a watermark, or use another sink: the query can run in {can}, but {written}."
+        fix = f"Add a watermark, or use another sink: the query supports {can}, but {written}."
     return DefinitionError(
         f"{node.name!r} cannot run in {mode} mode.",
-        why=able.get(mode) or f"{written}: it cannot change rows that it has written.",
+        why=able.get(mode) or f"{written}. It cannot change rows that are already written.",
         where=node.place,
         fix=fix,
         slug="unsupported-mode",
@@ -127,16 +128,16 @@ def timer_problem(
 ) -> DefinitionError | None:
     """Timers expire only in a batch: with too few they expire late, without an interval batches
     run in a busy loop."""
-    what = f"{node.name!r} uses hr.{transform}, but has no interval."
+    what = f"{node.name!r} uses hr.{transform} but has no interval (every=…)."
     why = "Its timers need regular batches, even without new data. Without an interval, batches "
     why += "would run in a busy loop."
     if node.trigger is not None and isinstance(trigger, Every):
         if trigger.seconds <= limit_s / 2:
             return None
         what = (
-            f"{node.name!r} runs every {trigger.seconds:g} s, which is too rarely to detect keys "
+            f"{node.name!r} runs every {trigger.seconds:g} s, too rarely to detect keys that are "
         )
-        what += f"that are silent for {limit_s:g} s."
+        what += f"silent for {limit_s:g} s."
         why = "An active key could seem silent between two batches."
     return DefinitionError(
         what,
@@ -149,11 +150,11 @@ def timer_problem(
 
 # Spark's operator -> description, fix
 _REAL_TIME = {
-    "EvalPython": ("a Python function", "Use Spark's own functions (F.…, SQL)"),
-    "MapIn": ("a Python function", "Use Spark's own functions (F.…, SQL)"),
+    "EvalPython": ("a Python function", "Use Spark's built-in functions (F.…, SQL)"),
+    "MapIn": ("a Python function", "Use Spark's built-in functions (F.…, SQL)"),
     "Join": ("a join that is not a broadcast equi-join", "Broadcast the table: F.broadcast(…)"),
     "Exchange": ("a repartition", "Remove the repartition"),
-    "Coalesce": ("a repartition", "Remove the coalesce"),
+    "Coalesce": ("coalesce", "Remove the coalesce"),
 }
 
 
@@ -179,7 +180,7 @@ def real_time_problems(
             (words for part, words in _REAL_TIME.items() if part in name),
             (f"Spark's operator {name}", "Rewrite the query without it"),
         )
-        found.append((f"it has {what}", fix))
+        found.append((f"it uses {what}", fix))
     if is_twice:
         why = "it reads one source twice, as in a union"
         found.append((why, "Read it once (for several topics: hr.route(df, {topic: condition}))"))
@@ -206,11 +207,11 @@ def too_few_slots(
     needed = sum(held.values()) + bool(others)
     if not held or there >= needed:
         return None
-    each = ", ".join(f"{name} {count}" for name, count in held.items())
+    each = ", ".join(f"{name}: {count}" for name, count in held.items())
     return DefinitionError(
         f"This pipeline needs {needed} task slots, but there are only {there}.",
         why=f"Real-time queries occupy one slot per partition ({each})"
-        + (", and the other queries need one" if others else "")
+        + (", and the other queries share one" if others else "")
         + ". With fewer slots, Spark hangs silently.",
         where="[spark]",
         fix=f'Set "spark.master" = "local[{needed + 1}]", or remove the setting so that Headrace '
@@ -223,9 +224,7 @@ def not_a_dataframe(node: GraphNode, result: object) -> DefinitionError:
     what = "None" if result is None else f"{type(result).__name__} {result!r:.60}"
     return DefinitionError(
         f"{node.name!r} returned {what}, not a DataFrame.",
-        why="The function returns nothing."
-        if result is None
-        else "It must return a DataFrame or SQL text; sources and tables may return a connector.",
+        why="It must return a DataFrame or SQL text; sources and tables may return a connector.",
         where=node.place,
         fix="Add a `return` statement." if result is None else None,
         slug="not-a-dataframe",
@@ -268,8 +267,10 @@ def unbounded_state(node: GraphNode, why: str) -> DefinitionError:
 def not_yet_real_time(node: GraphNode, lacks: str) -> DefinitionError:
     """A warning: it runs, but slower than intended."""
     return DefinitionError(
-        f"{node.name!r} uses its otherwise= trigger instead of real time: {lacks} is missing.",
-        why="Without it, rows of a real-time query would arrive only at the end of a batch.",
+        f"{node.name!r} runs with its otherwise= trigger, not in real time, because {lacks} is not "
+        "set.",
+        why="Without this setting, a real-time query would deliver rows only at the end of each "
+        "batch.",
         where=node.place,
         fix='Add to headrace.toml:\n[alerts]\nservers = "HOST:PORT"',
         slug="not-yet-real-time",

@@ -166,8 +166,7 @@ def _sources(project: Path, places: StatePaths, include: Sequence[str]) -> dict[
                 why="Every deploy copies the code, so that a restart runs the same code.",
                 where=str(project),
                 fix="Use a separate folder for the project (headrace init NAME), and keep data "
-                "out of "
-                "`include`.",
+                "out of `include`.",
                 slug="project-too-large",
             )
     return dict(sorted(found.items()))

@@ -312,8 +312,8 @@ def _writer_conflicts(
                     f"{other} and {label} would share the checkpoint {query.checkpoint}.",
                     why="Queries that share a checkpoint lose and duplicate rows.",
                     where=query.place,
-                    fix=f"Remove `checkpoint` from [pipelines.{pipeline}.queries.{query.name}], so "
-                    "that Headrace assigns one.",
+                    fix=f"Remove `checkpoint` from [pipelines.{pipeline}.queries.{query.name}] or "
+                    "from the other query's section, so that Headrace assigns one.",
                     slug="checkpoint-shared",
                 )
             )
@@ -332,7 +332,7 @@ def _sink_conflict(
         why = "The log in the folder accepts each batch number only once, so rows from one of the "
         why += "queries would be silently lost."
     elif read := next((one.name for one in (first, second) if one.name in inputs), None):
-        why = f"Queries that read {read!r} would also read the rows of the other query."
+        why = f"Queries that read {read!r} would also read the other query's rows."
     else:
         return None
     return DefinitionError(
@@ -373,9 +373,9 @@ def _no_streams(pipeline: str, collector: Collector) -> DefinitionError:
 def _not_a_source(name: str, connector: Connector, where: str) -> DefinitionError:
     if lacks := connector.lacks_as_source():
         return DefinitionError(
-            f"The source {name!r} does not say what to read.",
+            f"The source {name!r} does not specify what to read.",
             where=where,
-            fix=f"Write {lacks}.",
+            fix=f"Set {lacks}.",
             slug="not-a-source",
         )
     return DefinitionError(

@@ -41,7 +41,7 @@ def work_out(
         return Guarantee("at-least-once", why, is_resumed=True)
     unknown = [name for name, c in sources.items() if c is None]
     if unknown and able.delivery == "exactly-once":
-        why = f"{delivery}; but Headrace does not know whether {', '.join(unknown)} can be replayed"
+        why = f"{delivery}, but Headrace does not know whether {', '.join(unknown)} can be replayed"
         return Guarantee("at-least-once", why, is_resumed=True)
     read = ", ".join(f"{name} ({c.kind if c else 'own'})" for name, c in sources.items())
     level = "exactly-once" if able.delivery == "exactly-once" else "at-least-once"

@@ -270,9 +270,9 @@ def _name_problem(stem: str, shown: str) -> DefinitionError | None:
         return None
     better = re.sub(r"[^a-z0-9_-]+", "_", stem.lower()).strip("_-")[:63] or "pipeline"
     return DefinitionError(
-        f"{stem!r} cannot be the name of a pipeline.",
-        why="The file name is the pipeline's name: up to 63 lowercase letters, digits, _ and -, "
-        "starting with a letter or digit.",
+        f"{stem!r} is not a valid pipeline name.",
+        why="A pipeline is named after its file. Names can be up to 63 characters long, can "
+        "contain lowercase letters, digits, _ and -, and must start with a letter or digit.",
         where=shown,
         fix=f"mv '{shown}' '{os.path.join(os.path.dirname(shown), better)}.py'",
         slug="bad-name",

@@ -57,7 +57,7 @@ def tables(text: str, known: Collection[str]) -> tuple[str, ...]:
         words = set(re.findall(r"\w+", text))
         return tuple(name for name in known if name in words)
     raise DefinitionError(
-        f"The text is not a single query: {' '.join(text.split())[:80]!r}.",
+        f"The SQL is not a single query: {' '.join(text.split())[:80]!r}.",
         why=f"It contains {len(statements)} statements."
         if len(statements) != 1
         else "It must be a SELECT (or WITH … SELECT): a definition must not change data.",

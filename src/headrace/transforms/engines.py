@@ -43,7 +43,7 @@ def choose(
         raise DefinitionError(
             f'hr.parse_json cannot use the engine "arrow" here: {refused}.',
             why="That engine supports flat records of simple types, and runs in Python workers.",
-            fix="Remove engine=: Spark's parser gives the same rows.",
+            fix="Remove engine= to use Spark's parser, which gives the same rows.",
             slug="bad-engine",
         )
     if wish == AUTO:
@@ -57,23 +57,24 @@ def _find_arrow_problem(
 ) -> str | None:
     """Why the results of Arrow and Spark might differ; None if they cannot."""
     if has_options:
-        return "options= changes what Spark's parser does"
+        return "options= applies only to Spark's parser"
     if not schema.fields:
         return "the schema has no fields"
     time_parser = df.sparkSession.conf.get("spark.sql.legacy.timeParserPolicy", "EXCEPTION") or ""
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if kind not in _PARSED:
-            return f"{field.name} is {_short(kind)}"
+            return f"the field {field.name} has type {_short(kind)}"
         if not _NAME.fullmatch(field.name):
-            return f"JSON has more than one spelling of the name {field.name!r}"
+            return f"JSON can spell the name {field.name!r} in more than one way"
         if kind in ("timestamp", "date") and time_parser.upper() == "LEGACY":
             return "spark.sql.legacy.timeParserPolicy is LEGACY"
     for column in (df.schema[name] for name in kept):
         if not _can_travel(column.dataType):
-            return f"the kept column {column.name} is {_short(column.dataType.simpleString())}"
+            kind = _short(column.dataType.simpleString())
+            return f"the column {column.name} in keep= has type {kind}"
         if column.metadata:  # contains the delay of a watermark, which would be lost
-            return f"the kept column {column.name} has metadata"
+            return f"the column {column.name} in keep= has metadata, such as a watermark"
     return None
 
 

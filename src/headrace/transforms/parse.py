@@ -61,8 +61,8 @@ def _note_bad_records(df: DataFrame, parser: RecordParser) -> None:
     if notes is None:
         raise DefinitionError(
             "hr.parse_json can quarantine bad records only in a pipeline.",
-            why="Only in a pipeline does Headrace run the query that writes them to the "
-            "quarantine.",
+            why="A separate query writes them to the quarantine, and Headrace runs it only in a "
+            "pipeline.",
             fix="Call it in an @hr.view or @hr.stream, or pass quarantine=False to drop them.",
             slug="quarantine-outside",
         )
@@ -89,14 +89,15 @@ def _parse_schema(schema: str | StructType) -> StructType:
     except PySparkException as exc:
         said = str(exc).strip().splitlines()[0]
         raise DefinitionError(
-            f"The schema of hr.parse_json is invalid: {said}",
+            f"The schema passed to hr.parse_json is invalid: {said}",
             why=f"The schema is {schema!r}.",
             fix='Write, for example, "id int, name string, tags array<string>".',
             slug="bad-schema",
         ) from exc
     if not isinstance(parsed, StructType):
         raise DefinitionError(
-            f"The schema of hr.parse_json is {parsed.simpleString()}, not a list of fields.",
+            "The schema passed to hr.parse_json must be a list of fields, but it is "
+            f"{parsed.simpleString()}.",
             fix='Write, for example, "id int, name string".',
             slug="bad-schema",
         )
