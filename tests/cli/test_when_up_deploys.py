@@ -60,5 +60,5 @@ def test_names_are_deployed_in_the_foreground_too(service: Project) -> None:
 def test_the_guide_says_so() -> None:
     text = GUIDE.read_text()
 
-    assert "only if nothing was ever deployed" in text
+    assert "only if nothing has ever been deployed" in text
     assert "`systemctl restart headrace` deploys" not in text
