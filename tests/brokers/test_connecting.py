@@ -153,6 +153,15 @@ def test_a_partition_that_nobody_leads_is_no_silent_broker() -> None:
     assert (told.code, told.exit_code) == ("kafka-unreachable", 3)
 
 
+def test_a_missing_permission_on_the_group_is_not_blamed_on_the_topic() -> None:
+    code = KafkaError.GROUP_AUTHORIZATION_FAILED
+
+    error = client_errors.explain_error("k:9092", code, "Denied", kafka("k:9092", subscribe="t"))
+
+    assert error.code == "kafka-acl"
+    assert error.fix == "Grant READ and DESCRIBE on the consumer group."
+
+
 @pytest.mark.usefixtures("quick")
 def test_an_authority_that_did_not_sign(broker: Cluster) -> None:
     told = failure(**by_login(broker, ca=broker.pem("stranger"), subscribe="t"))

@@ -50,6 +50,13 @@ def test_the_reason_names_what_cannot_be_replayed() -> None:
     assert found.why == "lines (socket) cannot be replayed"
 
 
+@pytest.mark.parametrize("sink", [hr.parquet("out"), hr.kafka(servers="k:9092", topic="t")])
+def test_nothing_is_claimed_of_a_source_that_headrace_does_not_know(sink: Connector) -> None:
+    found = guarantee.work_out({"frame": None, "a": FILES}, sink)
+
+    assert found.why.endswith("; Headrace does not know whether frame can be replayed")
+
+
 def test_continuous_processing_is_at_least_once() -> None:
     found = guarantee.work_out({"a": FILES}, hr.parquet("out"), triggers.Continuous(1.0))
 

@@ -40,9 +40,9 @@ def work_out(
         why = "continuous processing repeats rows after a failure"
         return Guarantee("at-least-once", why, is_resumed=True)
     unknown = [name for name, c in sources.items() if c is None]
-    if unknown and able.delivery == "exactly-once":
-        why = f"{delivery}, but Headrace does not know whether {', '.join(unknown)} can be replayed"
+    if unknown:
+        why = f"{delivery}; Headrace does not know whether {', '.join(unknown)} can be replayed"
         return Guarantee("at-least-once", why, is_resumed=True)
-    read = ", ".join(f"{name} ({c.kind if c else 'own'})" for name, c in sources.items())
+    read = ", ".join(f"{name} ({c.kind})" for name, c in sources.items() if c)
     level = "exactly-once" if able.delivery == "exactly-once" else "at-least-once"
     return Guarantee(level, f"{read} can be replayed; {delivery}", is_resumed=True)

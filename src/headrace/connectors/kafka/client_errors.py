@@ -95,7 +95,10 @@ def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Erro
             )
             fix += "use the host name from that certificate in servers."
         return refused(f"The TLS connection to {servers} failed.", fix, slug="kafka-tls")
-    if code in (known.TOPIC_AUTHORIZATION_FAILED, known.GROUP_AUTHORIZATION_FAILED):
+    if code == known.GROUP_AUTHORIZATION_FAILED:
+        fix = "Grant READ and DESCRIBE on the consumer group."
+        return refused(f"The login{user} lacks a permission on {servers}.", fix, slug="kafka-acl")
+    if code == known.TOPIC_AUTHORIZATION_FAILED:
         fix = "To read, grant READ and DESCRIBE on the topic; to write, grant WRITE and DESCRIBE."
         return refused(f"The login{user} lacks a permission on {servers}.", fix, slug="kafka-acl")
     if code in (known.UNKNOWN_TOPIC_OR_PART, known._UNKNOWN_TOPIC, known._UNKNOWN_PARTITION):
