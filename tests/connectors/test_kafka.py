@@ -161,6 +161,12 @@ def test_offsets_come_back_as_they_went(offsets: dict[str, dict[int, int]]) -> N
 # ---- how much at once
 
 
+@pytest.mark.parametrize("value", ["earliest", {"t": {"0": "earliest"}}, {"t": {"0": -2}}])
+def test_a_range_cannot_end_at_the_earliest_record(value: Any) -> None:
+    with pytest.raises(ConnectorError, match="nothing would be read"):
+        start_offsets.normalise("ending", value)
+
+
 def test_limits_are_told_to_spark() -> None:
     found = kafka(
         SERVERS, subscribe="t", max_rows=1000, min_rows=10, max_delay="30 seconds",

@@ -109,6 +109,8 @@ def _partitions(side: str, topic: str, found: object) -> dict[str, int | str]:
             raise invalid_offsets(
                 side, value, f"an offset in {topic!r} must be a whole number, 0 or greater"
             )
+        if side == "ending" and made[str(partition)] == ENDS["earliest"]:
+            raise invalid_offsets(side, value, f"nothing would be read from {topic!r}")
     return made
 
 
