@@ -184,8 +184,8 @@ WHY_NOT = [
         "y is string, not a number",
     ),
     (rows(("a", 1)), DisplayOptions(x="y", y=("x",)), "x is string, not a number"),
-    (rows(("a", None)), DisplayOptions(), "y has only nulls"),
-    (rows(("a", float("nan")), kinds="string double"), DisplayOptions(), "y has only nulls"),
+    (rows(("a", None)), DisplayOptions(), "values of y are null"),
+    (rows(("a", float("nan")), kinds="string double"), DisplayOptions(), "values of y are null"),
 ]
 
 

@@ -226,12 +226,12 @@ STORIES = [
     Story("a hung one comes back too", ["launch attempt 2"], [hung()], after_s=1.0),
     Story(
         "one that hangs three times without a commit needs a person",
-        ["give up: it hung 3 times", "open needs-attention"],
+        ["give up: the driver hung 3 times", "open needs-attention"],
         [hung()] * 3,
     ),
     Story(
         "being killed between two hangs excuses nothing",
-        ["give up: it hung 3 times", "open needs-attention"],
+        ["give up: the driver hung 3 times", "open needs-attention"],
         [hung(), killed(), hung(), hung()],
     ),
     Story(

@@ -261,7 +261,8 @@ def start(packages: str = "") -> SparkSession:
             raise SetupError(
                 f"Spark's JVM did not start; it had to resolve {packages} first.",
                 why=why,
-                fix="Run `headrace jars fetch kafka` once: it fetches the connector with Maven.",
+                fix="Check the package names and the network. For Kafka, run "
+                "`headrace jars fetch kafka` once: it downloads the connector with Maven.",
                 slug="jars-unresolved",
             ) from exc
         raise SetupError(

@@ -326,7 +326,7 @@ def cause(exit_: Exit) -> str:
         Ending.STALLED: "the driver hung and was killed",
         Ending.DRAINED: "another program asked the driver to stop",
         Ending.CUT: "another program stopped the driver in the middle of a batch",
-        Ending.FENCED: "a newer run owns its checkpoint",
+        Ending.FENCED: "a newer run took over the checkpoint",
     }.get(Ending(exit_.ending), f"the driver exited with code {exit_.code}")
 
 

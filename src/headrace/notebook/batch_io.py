@@ -40,8 +40,8 @@ def write(frame: DataFrame, sink: Connector | str) -> None:
     if not isinstance(frame, DataFrame):
         raise DefinitionError(
             f"hr.write cannot write a {type(frame).__name__}.",
-            why="It writes Spark DataFrames.",
-            fix="Create one: spark.createDataFrame(…)",
+            why="It writes only Spark DataFrames.",
+            fix="Create a DataFrame first: spark.createDataFrame(…)",
             slug="not-a-dataframe",
         )
     if frame.isStreaming:
@@ -68,7 +68,7 @@ def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
     if session is None:
         raise SetupError(
             "There is no Spark session.",
-            why="SQL runs in the session of this notebook.",
+            why="SQL runs in this notebook's Spark session.",
             fix="Create one first: spark = hr.session()",
             slug="no-session",
         )
@@ -125,7 +125,7 @@ def _connector(what: Connector | str, tables: tuple[str, ...]) -> Connector:
         return what.resolve_paths(project)
     if not isinstance(what, str):
         raise ConnectorError(
-            f"{what!r} is neither a connector nor a name.",
+            f"Expected a connector or a name from headrace.toml, not {what!r}.",
             fix='Use, for example, hr.parquet("data/out"), or "metrics" for [sinks.metrics].',
         )
     settings = config.load(project, os.environ.get("HEADRACE_PROFILE") or DEV)

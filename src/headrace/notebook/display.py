@@ -119,7 +119,7 @@ class Display:
             raise Error(
                 f"The display did not catch up within {timeout_s:g} s.",
                 why="Rows arrive faster than they are processed, or without a pause.",
-                fix="Do not wait: the display updates itself.",
+                fix="Do not call wait(): the display updates on its own.",
                 slug="display-behind",
             )
         self._follow()
@@ -135,7 +135,7 @@ class Display:
         if isinstance(drawn, str):
             raise DefinitionError(
                 drawn,
-                fix="Set y= to a numeric column, or call wait() first, so that rows have arrived.",
+                fix="Set y= to a numeric column, or call wait() first, so that rows can arrive.",
                 slug="nothing-to-draw",
             )
         kind = "line" if self._options.chart in ("table", "number") else self._options.chart

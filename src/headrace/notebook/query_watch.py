@@ -17,7 +17,7 @@ from headrace.notebook.renderer import Condition
 
 logger = logging.getLogger(__name__)
 POLL_S = 0.25
-GONE = "The Spark session has ended, and the query with it"
+GONE = "The query stopped because the Spark session ended"
 
 
 class RateHistory:

@@ -112,7 +112,7 @@ ENTRIES = (
             r"CHECK constraint (?P<rule>\S+)",
             r"NOT NULL constraint violated for column: (?P<rule>\S+?)[.\s]",
         ),
-        what="Rows in this batch violate a constraint of the table[: {rule}].",
+        what="Rows in this batch violate a table constraint[: {rule}].",
         why="Several rows have the same key in MERGE, or a value is missing or not allowed.",
         fix="Keep one row for each key before MERGE (dropDuplicates), or filter out the rows that "
         "violate the constraint.",
@@ -167,7 +167,7 @@ ENTRIES = (
         names=(r"(?:relation|column) \"(?P<name>[^\"]+)\"",),
         what="A table or column does not exist in the database[: {name}].",
         why="{message}",
-        fix="Create or alter the table, or change the columns of the query, then run `headrace "
-        "start NAME`.",
+        fix="Create or alter the table, then run `headrace start NAME`; or change the query's "
+        "columns, then run `headrace up`.",
     ),
 )
