@@ -292,7 +292,7 @@ def test_rates_are_told_in_words() -> None:
     assert rate_chart.describe(samples) == (
         "input 40 rows/s · processing 3,000 rows/s · batch 7: 1,200 rows in 1.4 s"
     )
-    assert rate_chart.describe([]) == "No batch yet."
+    assert rate_chart.describe([]) == "No batches yet."
 
 
 def test_what_spark_cannot_say_is_a_dash() -> None:

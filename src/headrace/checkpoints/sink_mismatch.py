@@ -31,7 +31,7 @@ def mismatch(query: str, checkpoint: Layout, folder: Path) -> CheckpointError | 
     if last is not None and (planned is None or last > planned):
         return _ahead(query, last, planned, folder, again)
     if done is not None and (last is None or last < done):
-        ends = f"ends at batch {last}" if last is not None else "contains no batch"
+        ends = f"ends at batch {last}" if last is not None else "contains no batches"
         ends = ends if log.is_dir() else "does not exist"
         return _lost_log(f"{query} committed batch {done}, but {log} {ends}.", log, again)
     return None

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def read(spark: SparkSession, what: Connector | str, *, stream: bool = False) -> DataFrame:
-    """The rows of a connector, or of a source or sink in headrace.toml. With `stream`, a stream."""
+    """Read a connector, or a source or sink in headrace.toml. `stream=True` returns a stream."""
     source = _connector(what, ("sources", "sinks"))
     with _explain_missing_jars(source):
         return source.read(spark, streaming=stream)
 
 
 def write(frame: DataFrame, sink: Connector | str) -> None:
-    """Append the rows of a batch DataFrame to a sink: a connector, or a name in headrace.toml."""
+    """Append a batch DataFrame to a sink: a connector, or the name of a sink in headrace.toml."""
     from pyspark.sql import DataFrame
 
     if not isinstance(frame, DataFrame):
@@ -47,8 +47,8 @@ def write(frame: DataFrame, sink: Connector | str) -> None:
     if frame.isStreaming:
         raise DefinitionError(
             "hr.write cannot write a stream.",
-            why="A stream has no end: writing it needs a running query with a checkpoint.",
-            fix="To write it, use a pipeline: @hr.stream(to=…). To show it here: hr.display(frame)",
+            why="A stream never ends, so writing it requires a running query with a checkpoint.",
+            fix="Write it in a pipeline, with @hr.stream(to=…), or show it here: hr.display(frame)",
             slug="stream-in-batch",
         )
     target = _connector(sink, ("sinks",))
@@ -61,7 +61,7 @@ def write(frame: DataFrame, sink: Connector | str) -> None:
 
 
 def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
-    """The result of SQL text. Over a view of a stream it is a stream: show it with hr.display."""
+    """Run SQL. If it reads a view of a stream, the result is a stream: show it with hr.display."""
     if is_too_deep(text):
         raise too_deep(SqlError)
     session = spark or active()

@@ -52,7 +52,7 @@ ENTRIES = (
             "END_OFFSET_HAS_GREATER_OFFSET_*",
         ),
         names=_TOPICS,
-        what="The partitions of a topic changed during an available-now run[: {topic}].",
+        what="A topic's partitions changed during an available-now run[: {topic}].",
         why="The run had determined its end offsets before the change.",
         fix="Usually no action is needed. If it happens repeatedly, upgrade Spark (SPARK-53560).",
     ),
@@ -112,7 +112,7 @@ ENTRIES = (
             r"PKIX path building failed|SSLHandshakeException",
         ),
         hints=(r"Failed to construct kafka consumer|Failed to create new KafkaAdminClient",),
-        what="Kafka rejected the login, or this machine does not trust its certificate.",
+        what="Kafka rejected the login, or this machine does not trust the broker's certificate.",
         why="{type}[: {message}]",
         fix="Check the connection's user, password, JAAS configuration and truststore, then run "
         "`headrace start NAME`.",
@@ -215,6 +215,6 @@ ENTRIES = (
         ),
         what="The service is throttling this reader or writer.",
         why="The request rate exceeds the service's limits.",
-        fix="Lower the rate limit of the source, or add shards or throughput units.",
+        fix="Lower the source's rate limit, or add shards or throughput units.",
     ),
 )

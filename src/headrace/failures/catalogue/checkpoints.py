@@ -76,7 +76,7 @@ ENTRIES = (
         what="This version of Spark cannot read the state in the checkpoint.",
         why="The state was written by a different version of Spark or for different columns, or it "
         "is damaged.",
-        fix="Go back to the version of Spark, or of the query, that wrote the state, or restore "
+        fix="Go back to the Spark version or query definition that wrote the state, or restore "
         "the checkpoint from a backup.",
     ),
     CatalogueEntry(
@@ -109,7 +109,7 @@ ENTRIES = (
         # Uncategorized: an inner network or disk failure is more specific.
         hints=(r"\[CANNOT_LOAD_STATE_STORE\b",),
         names=(r"Error reading (?:delta|snapshot|streaming state) file (?:of )?" + _PATH,),
-        what="A state file of the query is missing or truncated[: {path}].",
+        what="One of the query's state files is missing or truncated[: {path}].",
         why="It was deleted, or a write to it was interrupted.",
         fix="A single occurrence can be a race condition and needs no action. If it "
         f"happens repeatedly, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
@@ -123,7 +123,7 @@ ENTRIES = (
             "STATE_STORE_OPERATION_OUT_OF_ORDER",
             "STATE_STORE_INVALID_STATE_MACHINE_TRANSITION",
         ),
-        what="An earlier task still holds the state of this query.",
+        what="An earlier task still has this query's state open.",
         why="It had not finished when the next task opened the same state partition.",
         fix="Usually no action is needed. If it happens repeatedly, see `headrace logs NAME`.",
     ),
@@ -190,7 +190,7 @@ ENTRIES = (
         ),
         what="The file sink's log is incomplete[: {path}/_spark_metadata].",
         why="Files in it were deleted, or the output path was changed but the checkpoint was not.",
-        fix="Restore `_spark_metadata`, or change the path back. To start over, set "
+        fix="Restore `_spark_metadata` from a backup, or change the path back. To start over, set "
         f"{NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(

@@ -59,17 +59,17 @@ ENTRIES = (
         patterns=(r"CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION",),
         what="A column of a Delta source was renamed or dropped, or its type changed.",
         why="{message}",
-        fix="Set schemaTrackingLocation on the source and confirm the change as the message says, "
-        f"or set {NEW_CHECKPOINT}.",
+        fix="Set schemaTrackingLocation on the source and confirm the change as described in the "
+        f"message, or set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
         "delta-sink-schema-differs",
         FailureKind.HUMAN,
         conditions=("DELTA_METADATA_MISMATCH", "DELTA_FAILED_TO_MERGE_FIELDS"),
         names=(r"merge fields '(?P<column>[^']+)'",),
-        what="The output does not match the columns of the Delta table[: {column}].",
+        what="The output does not match the Delta table's columns[: {column}].",
         why="{message}",
-        fix="Cast the columns to the table's types, or set the option mergeSchema to allow new "
+        fix="Cast the columns to the table's types, or set the mergeSchema option to allow new "
         "columns.",
     ),
     CatalogueEntry(
