@@ -127,7 +127,7 @@ def test_a_topic_deleted_and_made_anew_stops_it_and_is_told(
     new_topic(broker)
     sent(broker, TOPIC, '{"id": 11}')
     project.headrace("start", "flow")
-    words = "The end of a Kafka topic moved backwards"
+    words = "The end offset of a Kafka topic moved backwards"
     rig.eventually("it is told", lambda: words in project.headrace("why", "flow"), 90, every_s=1)
     why = project.headrace("why", "flow")
     assert state(project) == "needs-attention"

@@ -239,7 +239,7 @@ def test_a_real_time_pipeline_stops_at_the_end_of_its_batch_and_doubles_nothing(
     assert query["guarantee"] == "at-least-once"
     assert lag["is_real_time"]
     assert 0 <= lag["written_s"] < 60
-    assert lag["note"].startswith("real time: as of its last batch; newest row written ")
+    assert lag["note"].startswith("real time: as of the last batch; newest row written ")
     assert sorted(found) == sorted([*(f"{n}" for n in range(20)), "last"])
 
 

@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[Change, str, str]] = {
     "an empty log": (
         lambda checkpoint, sink: forget(sink, *map(str, range(LAST + 1))),
         "sink-log-lost",
-        "contains no batch",
+        "contains no batches",
     ),
     "the newest entry gone": (
         lambda checkpoint, sink: forget(sink, "5"),

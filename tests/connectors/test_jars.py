@@ -94,7 +94,7 @@ OWN = "org.example:own:1.0"
     ("options", "submit", "label"),
     [
         ({jars.PACKAGES: SCRIPTS}, "", jars.PACKAGES),
-        ({}, f"--packages {SCRIPTS} pyspark-shell", "--packages of PYSPARK_SUBMIT_ARGS"),
+        ({}, f"--packages {SCRIPTS} pyspark-shell", "--packages in PYSPARK_SUBMIT_ARGS"),
         ({}, f'--conf "spark.jars.packages={OWN},{SCRIPTS}" x', "PYSPARK_SUBMIT_ARGS"),
     ],
 )

@@ -286,7 +286,7 @@ def test_without_java_it_says_what_to_install(once: rig.Project, command: str) -
 
 def test_a_java_home_without_java_is_named(once: rig.Project) -> None:
     env = {**os.environ, "JAVA_HOME": "/no/such/java"}
-    refused(once, "check", 3, ("JAVA_HOME has no Java", "/no/such/java/bin/java"), env=env)
+    refused(once, "check", 3, ("does not contain Java", "/no/such/java/bin/java"), env=env)
 
 
 @pytest.mark.parametrize("command", ["check", "up", "run once"])

@@ -218,7 +218,7 @@ def test_a_script_that_stops_spark_too_early_is_told_to_wait_and_one_that_ends_k
     project.give("one")
     script.write_text(UNTIMELY + STOPPING)
     told = project.headrace("run", "untimely.py", "--", "2", code=2)
-    assert "stops its Spark session before lines has finished a batch" in told
+    assert "stopped its Spark session before lines finished a batch" in told
     assert f"untimely.py:{len(UNTIMELY.splitlines()) + 1}" in told
     assert "query.awaitTermination()" in told
     assert len(list(project.state.glob("runs/*/exit.json"))) == 1, "trying again cannot help"

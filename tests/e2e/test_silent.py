@@ -138,7 +138,7 @@ def test_eight_kinds_of_silent_trouble_are_seen_explained_and_mended(project: ri
         "problem: loaded: Falling behind since",
         "problem: placed: `temp` is null in all rows since",
         "100 % of records have an unknown field `temperature`",
-        "fix: Add `temperature` to the schema of",
+        "fix: Add `temperature` to the schema in",
         "problem: placed: The join with rooms has dropped all rows since",
         "sensors.py:",
     ):

@@ -72,7 +72,7 @@ def test_another_missing_key_is_another_failure(one: str, other: str) -> None:
 
 
 def test_columns_that_differ_by_a_number_are_two() -> None:
-    assert raised("KeyError: 'load1'") != raised("KeyError: 'load2'")
+    assert raised("KeyError: 'load10'") != raised("KeyError: 'load11'")
 
 
 def test_another_exception_is_another_failure() -> None:

@@ -320,7 +320,7 @@ def test_a_lag_that_grows_is_never_called_catching_up() -> None:
     assert found.slug == "falling-behind"
     assert "300 rows/s arrive, but the query processes only 100 rows/s; 60,000 rows" in found.what
     assert "since 17:51" in found.what
-    assert "query processing (addBatch)" in str(found.cause)
+    assert "spent processing rows (addBatch)" in str(found.cause)
 
 
 def test_a_rate_limit_is_named_as_what_holds_it_back() -> None:

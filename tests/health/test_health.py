@@ -49,12 +49,12 @@ def seen(**query: object) -> Subject:
         (
             replace(seen(), stalls=(Stall("q", 360, 600, True),)),
             State.STALLED,
-            "no batch of q for 6 min while data is waiting",
+            "q has not finished a batch for 6 min while data is waiting",
         ),
         (
             replace(seen(batches=0), stalls=(Stall("q", 360, 600, True, is_first=True),)),
             State.STALLED,
-            "no first batch of q within 6 min of its start",
+            "q did not finish its first batch within 6 min of starting",
         ),
         (Subject(WANTED, aside="left alone"), State.STOPPED, "left alone"),
         (Subject(WANTED, RunView(pid=1), aside="left alone"), State.STARTING, "Spark is starting"),

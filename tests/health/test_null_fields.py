@@ -64,7 +64,7 @@ def test_a_renamed_field_is_found_with_its_new_name() -> None:
     )
     assert one.cause == "The producer of incoming/ probably renamed `temp` to `temperature`."
     assert one.fix == (
-        "Add `temperature` to the schema of hr.parse_json (pipelines/x.py:12), or ask the producer "
+        "Add `temperature` to the schema in hr.parse_json (pipelines/x.py:12), or ask the producer "
         "of incoming/ to send `temp` again. Rows that were already written keep their nulls, "
         "unless the input is read again with a new checkpoint."
     )
@@ -141,7 +141,7 @@ def test_a_schema_that_spells_a_field_in_another_way_is_a_warning_from_the_start
 
     assert one.severity == "warning"
     assert one.what == "`temp` is null in all rows; 100 % of records have an unknown field `Temp`."
-    assert str(one.fix).startswith("Rename `temp` to `Temp` in the schema of hr.parse_json")
+    assert str(one.fix).startswith("In hr.parse_json (pipelines/x.py:12), rename `temp` to `Temp`")
 
 
 def test_records_that_a_filter_drops_prove_nothing_without_a_new_name() -> None:

@@ -67,9 +67,9 @@ def test_when_it_has_caught_up(looks: list[QueryLag], left_s: float | None) -> N
 def test_a_real_time_query_says_how_its_numbers_are_to_be_read() -> None:
     assert seen(0.0, 5).note is None
     fast = replace(seen(0.0, 5), is_real_time=True)
-    assert fast.note == "real time: as of its last batch"
+    assert fast.note == "real time: as of the last batch"
     told = replace(fast, written_s=0.25).note
-    assert told == "real time: as of its last batch; newest row written 0.2 s ago"
+    assert told == "real time: as of the last batch; newest row written 0.2 s ago"
     assert replace(fast, problem="nobody answers").note is None
 
 

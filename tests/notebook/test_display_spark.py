@@ -250,7 +250,7 @@ def test_a_sink_by_its_name_and_relative_paths_count_from_the_project(
     with pytest.raises(ConnectorError, match="Unknown sink 'metric'") as unknown:
         hr.write(frame, "metric")
     assert unknown.value.fix == "Did you mean 'metrics'?"
-    with pytest.raises(ConnectorError, match="neither a connector nor a name"):
+    with pytest.raises(ConnectorError, match="Expected a connector or a name"):
         hr.read(spark, 3)  # type: ignore[arg-type]
 
 

@@ -184,8 +184,8 @@ WHY_NOT = [
         "y is string, not a number",
     ),
     (rows(("a", 1)), DisplayOptions(x="y", y=("x",)), "x is string, not a number"),
-    (rows(("a", None)), DisplayOptions(), "y has only nulls"),
-    (rows(("a", float("nan")), kinds="string double"), DisplayOptions(), "y has only nulls"),
+    (rows(("a", None)), DisplayOptions(), "values of y are null"),
+    (rows(("a", float("nan")), kinds="string double"), DisplayOptions(), "values of y are null"),
 ]
 
 
@@ -292,7 +292,7 @@ def test_rates_are_told_in_words() -> None:
     assert rate_chart.describe(samples) == (
         "input 40 rows/s · processing 3,000 rows/s · batch 7: 1,200 rows in 1.4 s"
     )
-    assert rate_chart.describe([]) == "No batch yet."
+    assert rate_chart.describe([]) == "No batches yet."
 
 
 def test_what_spark_cannot_say_is_a_dash() -> None:

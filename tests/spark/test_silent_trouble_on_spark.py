@@ -153,7 +153,7 @@ def test_nothing_fails_and_each_trouble_is_found(staged: Staged) -> None:
         "`temperature`."
     )
     assert str(renamed.fix).startswith(
-        "Add `temperature` to the schema of hr.parse_json (orders.py:25), or ask the producer of "
+        "Add `temperature` to the schema in hr.parse_json (orders.py:25), or ask the producer of "
         "incoming to send `temp` again. Rows that were already written keep their nulls"
     )
     assert found["heights", "field-null"].what == "`height` is null in all rows since 18:54."

@@ -226,12 +226,12 @@ STORIES = [
     Story("a hung one comes back too", ["launch attempt 2"], [hung()], after_s=1.0),
     Story(
         "one that hangs three times without a commit needs a person",
-        ["give up: it hung 3 times", "open needs-attention"],
+        ["give up: the driver hung 3 times", "open needs-attention"],
         [hung()] * 3,
     ),
     Story(
         "being killed between two hangs excuses nothing",
-        ["give up: it hung 3 times", "open needs-attention"],
+        ["give up: the driver hung 3 times", "open needs-attention"],
         [hung(), killed(), hung(), hung()],
     ),
     Story(
@@ -596,7 +596,7 @@ STORIES = [
     ),
     Story(
         "twice as long and it is killed",
-        ["kill: no batch of totals for 10 min while data is waiting"],
+        ["kill: totals has not finished a batch for 10 min while data is waiting"],
         live=alive(*hanging(60, 660), orders=Orders(dumped_at=360)),
         after_s=660.0,
         open_alerts=frozenset({"stalled:orders"}),
@@ -609,7 +609,7 @@ STORIES = [
     ),
     Story(
         "and is killed after ten",
-        ["kill: no first batch of totals within 10 min of its start"],
+        ["kill: totals did not finish its first batch within 10 min of starting"],
         live=alive(began(0.0), *opening(5, 600), orders=Orders(dumped_at=300)),
         after_s=600.0,
         open_alerts=frozenset({"stalled:orders"}),

@@ -261,7 +261,7 @@ def test_a_query_that_hangs_in_a_batch_is_told_of_then_killed(project: Project) 
     first = project.one_driver("orders")
 
     until(lambda: project.state("orders")[0] == "stalled", what="stalled")
-    assert "no batch of q for" in project.state("orders")[1]
+    assert "q has not finished a batch for" in project.state("orders")[1]
     project.behave()
 
     project.one_driver("orders", beside=first)

@@ -37,9 +37,10 @@ _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(delta|changelog|snapshot|zip)")
 # Headrace does not allow.
 _VERSIONS = {"offsets": ("v1",), "commits": ("v1", "v2")}
 _VERSION_FIX = {
-    "offsets": "Use the Spark version that wrote the checkpoint. If the format is v2, it was"
-    " created with spark.sql.streaming.queryEvolution.enableSourceEvolution, which must be off"
-    " from the start.",
+    "offsets": "Use the Spark version that wrote the checkpoint. Format v2 means that it was"
+    " created with spark.sql.streaming.queryEvolution.enableSourceEvolution, which Headrace does"
+    " not support: turn this setting off, and use a new checkpoint (and a new folder for a file"
+    " sink).",
     "commits": "Use the Spark version that wrote the checkpoint.",
 }
 
@@ -116,8 +117,8 @@ def _read_metadata(path: Path, is_started: bool) -> tuple[str | None, tuple[Prob
     if not os.path.lexists(file):
         if not is_started:
             return None, ()
-        what = f"{path} has batches but no file `metadata`, which contains the query id."
-        fix = f"Restore {file}. Its content is " + '{"id":"..."}, with the id of the query.'
+        what = f"{path} has batches but no `metadata` file, which contains the query id."
+        fix = f"Restore {file}. Its content must be " + '{"id":"..."}, with the query id.'
         return None, (Problem("checkpoint-metadata-missing", what, fix),)
     text, fault = text_of(file)
     if fault is None:
@@ -187,7 +188,7 @@ def _offsets_fault(text: str) -> str | None:
     if len(lines) < 2 or (lines[1].strip() and not is_json_object(lines[1])):
         return "its second line is not a JSON object"
     if len(lines) < 3:
-        return "it has no source"
+        return "it has no sources"
     for number, line in enumerate(lines[2:]):
         # Most offsets are JSON, some are plain numbers, and a connector may write any text.
         if not line.strip() or not line.isprintable():
@@ -227,7 +228,7 @@ def _order_problems(
     if not commits:
         # An unfinished first batch is normal; a later one without any commit is not.
         if offsets and offsets[-1] > 0:
-            what = f"{path}: batch {offsets[-1]} is planned, but commits/ contains no batch."
+            what = f"{path}: batch {offsets[-1]} is planned, but commits/ contains no batches."
             yield Problem("checkpoint-commits-missing", what, RESTORE)
         return
     last = commits[-1]
@@ -239,11 +240,11 @@ def _order_problems(
         what = (
             f"{path}: offsets/ ends at batch {offsets[-1]}, but the last committed batch is {last}."
         )
-        fix = f"{RESTORE} commits/ has lost batches {last + 1} to {offsets[-1] - 1}."
+        fix = f"{RESTORE} commits/ is missing batches {last + 1} to {offsets[-1] - 1}."
         yield Problem("checkpoint-offsets-ahead", what, fix)
     for kind, numbers in (("offsets", [n for n in offsets if n <= last + 1]), ("commits", commits)):
         if missing := first_gap(numbers):
-            what = f"{path}/{kind} lacks batch {missing} between {numbers[0]} and {numbers[-1]}."
+            what = f"{path}/{kind} ends at batch {numbers[-1]}, but batch {missing} is missing."
             yield Problem(f"checkpoint-{kind}-gap", what, RESTORE)
 
 
@@ -255,7 +256,9 @@ def _state_problems(path: Path, committed: int | None) -> Iterator[Problem]:
         for partition in numbered_entries(operator):
             for store in _stores(partition):
                 if (missing := _missing_version(store, committed + 1)) is not None:
-                    what = f"{store} lacks version {missing}, which batch {committed} needs."
+                    what = (
+                        f"{store} lacks version {missing}, which is needed after batch {committed}."
+                    )
                     yield Problem("checkpoint-state-missing", what, RESTORE)
 
 
@@ -284,6 +287,6 @@ def _unreadable(path: Path, why: str) -> Problem:
 
 def _log_fix(file: Path) -> str:
     return (
-        f"{RESTORE} Only if batch {file.name} is neither committed nor in the sink:"
-        f" mv {file} {file.parent.parent}/{file.parent.name}-{file.name}.bad"
+        f"{RESTORE} Only if batch {file.name} is neither committed nor in the sink, you can move"
+        f" the file away instead: mv {file} {file.parent.parent}/{file.parent.name}-{file.name}.bad"
     )

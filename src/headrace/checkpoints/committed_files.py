@@ -171,7 +171,7 @@ def _entries(file: Path) -> list[dict[str, Any]]:
         if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
             raise _damaged_file(file, f"a line has no path ({line[:60]!r})")
         if entry.get("action") not in ("add", "delete") or not isinstance(entry.get("size"), int):
-            raise _damaged_file(file, f"a line has no known action or size ({line[:60]!r})")
+            raise _damaged_file(file, f"a line has no valid action or size ({line[:60]!r})")
     return entries
 
 

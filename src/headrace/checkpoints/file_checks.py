@@ -88,6 +88,6 @@ def checksum_mismatch(file: Path) -> Problem | None:
     chunks = [content[i : i + size] for i in range(0, len(content), size)]
     if b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks) == sums[8:]:
         return None
-    what = f"{file} does not match its checksum {crc.name}: one of the two was changed."
-    fix = f"Restore both from a backup. If you edited {file.name} on purpose: rm {crc}"
+    what = f"{file} does not match its checksum {crc.name}: one of the two files was changed."
+    fix = f"Restore both from a backup. If you edited {file.name} on purpose, run: rm {crc}"
     return Problem("checkpoint-crc-mismatch", what, fix)

@@ -53,7 +53,7 @@ def read(checkpoint: Path) -> Identity | None:
             why=exc.what if isinstance(exc, StoreError) else str(exc),
             where=str(path),
             fix=f"If {shlex.quote(str(checkpoint))} is the right checkpoint, move the damaged file"
-            " aside; the next start writes a new file:"
+            " away; the next start writes a new one:"
             f" mv {shlex.quote(str(path))} {shlex.quote(str(path) + '.bad')}",
             slug="checkpoint-identity-damaged",
         ) from exc
@@ -97,13 +97,13 @@ def verify(
     if layout.query_id is None and (known is not None or layout.is_started):
         return _lost_metadata(known, layout, sink)
     if known is not None and layout.query_id != known:
-        folder = f" and {sink}, which belongs to it" if sink is not None else ""
+        folder = f", and {sink} belongs to it" if sink is not None else ""
         return CheckpointError(
             f"The checkpoint of {pipeline}/{query} was replaced: its query id is"
             f" {layout.query_id}, but it was {known} before.",
             why="Sinks that identify batches by query id would lose or duplicate rows.",
             where=layout.path,
-            fix=f"Restore the old folder. Or, to continue with this checkpoint{folder}:"
+            fix=f"Restore the old folder. If this checkpoint is the right one{folder}, run:"
             f" rm {shlex.quote(layout.path + '.json')}",
             slug="checkpoint-replaced",
         )
@@ -125,8 +125,8 @@ def _foreign(
         f" {identity.project!r}, not to {ours}.",
         why="Queries that share a checkpoint lose or duplicate rows.",
         where=layout.path,
-        fix="Restore the old name of this query, or set a different checkpoint and, for a file"
-        " sink, a different folder. If you renamed the query and want to keep this checkpoint:"
+        fix="Change the name back, or set a different checkpoint and, for a file sink, a different"
+        " folder. If you renamed the query on purpose and want to keep this checkpoint, run:"
         f" rm {shlex.quote(layout.path + '.json')}",
         slug="checkpoint-foreign",
     )
@@ -136,7 +136,7 @@ def _lost_metadata(known: str | None, layout: Layout, sink: Path | None) -> Chec
     metadata = shlex.quote(f"{layout.path}/metadata")
     if not layout.is_started:
         what = f"The checkpoint {layout.path} is empty, but query {known} has used it before."
-        fix = f"Restore the folder from a backup. Or, {start_over(Path(layout.path), sink)}"
+        fix = f"Restore the folder from a backup. Otherwise, {start_over(Path(layout.path), sink)}"
     elif known is None:
         what = f"The checkpoint {layout.path} has batches but no usable `metadata` file."
         fix = f"Restore {metadata} from a backup."
@@ -147,7 +147,7 @@ def _lost_metadata(known: str | None, layout: Layout, sink: Path | None) -> Chec
         fix = f"rm -f {crc}; printf '%s' '{content}' > {metadata}"
     return CheckpointError(
         what,
-        why="Without its `metadata` file, Spark creates a new query id, and exactly-once sinks"
+        why="Without the `metadata` file, Spark creates a new query id, so exactly-once sinks write"
         " duplicate rows.",
         where=layout.path,
         fix=fix,

@@ -31,7 +31,7 @@ def mismatch(query: str, checkpoint: Layout, folder: Path) -> CheckpointError | 
     if last is not None and (planned is None or last > planned):
         return _ahead(query, last, planned, folder, again)
     if done is not None and (last is None or last < done):
-        ends = f"ends at batch {last}" if last is not None else "contains no batch"
+        ends = f"ends at batch {last}" if last is not None else "contains no batches"
         ends = ends if log.is_dir() else "does not exist"
         return _lost_log(f"{query} committed batch {done}, but {log} {ends}.", log, again)
     return None
@@ -41,10 +41,10 @@ def _ahead(query: str, last: int, planned: int | None, folder: Path, again: str)
     begun = "is new" if planned is None else f"ends at batch {planned}"
     return CheckpointError(
         f"The sink of {query} has batches up to {last}, but the checkpoint {begun}.",
-        why="A file sink skips batch numbers that are already in its log, so the rows of batches up"
+        why="A file sink skips batch numbers that are already in its log, so new rows in batches up"
         f" to {last} would be lost.",
         where=str(folder / committed_files.LOG),
-        fix=f"Restore the checkpoint that belongs to {folder}. Or, {again}",
+        fix=f"Restore the checkpoint that belongs to {folder}. Otherwise, {again}",
         slug="sink-log-ahead",
     )
 
@@ -52,10 +52,10 @@ def _ahead(query: str, last: int, planned: int | None, folder: Path, again: str)
 def _lost_log(what: str, log: Path, again: str) -> CheckpointError:
     return CheckpointError(
         what,
-        why="The log lists the sink's committed files. The rows of missing entries are lost, and"
-        " Spark fails at the next compaction of the log.",
+        why="The log lists the sink's committed files. If entries are missing, the rows in those"
+        " files are lost, and Spark fails the next time it compacts the log.",
         where=str(log),
-        fix=f"Restore {log} from a backup, or change the path of the sink back if it was changed."
-        f" Or, {again}",
+        fix=f"Restore {log} from a backup. If the sink's path was changed, change it back."
+        f" Otherwise, {again}",
         slug="sink-log-lost",
     )

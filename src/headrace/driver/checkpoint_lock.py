@@ -71,9 +71,9 @@ def _in_use_error(folder: Path, path: Path) -> CheckpointError:
     who = f"process {pid}" if pid else "another process"
     return CheckpointError(
         f"The checkpoint {folder} is in use by {who}.",
-        why="Two processes on one checkpoint would lose or duplicate rows.",
+        why="Two processes that share a checkpoint lose or duplicate rows.",
         where=str(path),
-        fix=f"Stop that process first (ps -fp {pid})." if pid else "Stop that process first.",
+        fix=f"Stop that process first (see ps -fp {pid})." if pid else "Stop that process first.",
         slug="checkpoint-held",
     )
 
@@ -89,8 +89,8 @@ def _open(spark: SparkSession, path: Path) -> Any:
     except (OSError, Py4JJavaError) as exc:
         reason = os.strerror(exc.errno) if isinstance(exc, OSError) and exc.errno else str(exc)
         raise CheckpointError(
-            f"Cannot write to the checkpoint folder {path.parent}: {reason}.",
-            why="Without a checkpoint the query would start from the beginning after each restart.",
+            f"Could not write to the checkpoint folder {path.parent}: {reason}.",
+            why="Without a checkpoint, the query would process all input again after each restart.",
             where=str(path.parent),
             fix="Make the folder writable by this user, free disk space, or move all checkpoints "
             "and set [project] checkpoints to the new folder.",

@@ -50,7 +50,7 @@ def plan_pipeline_counts(work: Frames, frames: Mapping[str, DataFrame]) -> dict[
     try:
         return dict(_plan_each_query(work, frames))
     except Exception as exc:  # a boundary: a pipeline must run whatever its plans look like
-        logger.info("cannot count fields and lookups: %s", exc)
+        logger.info("could not count fields and lookups: %s", exc)
         return {}
 
 
@@ -78,7 +78,7 @@ def plan_script_counts(frame: DataFrame, place: str) -> CountPlan:
     try:
         return CountPlan(parse_points.by_source(frame, {}, place), lookups.find(frame, {}, place))
     except Exception as exc:  # a boundary: a script must run whatever its plan looks like
-        logger.info("cannot count fields and lookups of the query at %s: %s", place, exc)
+        logger.info("could not count fields and lookups in the query at %s: %s", place, exc)
         return NOTHING
 
 

@@ -109,7 +109,7 @@ def if_jvm_died(spark: SparkSession | None, run_dir: Path, within_s: float = 0.0
 def from_dead_jvm(code: int | None, run_dir: Path) -> Exit:
     """The JVM was killed, ran out of memory, or crashed."""
     tail = _tail(run_dir / "driver.log")
-    message = f"Answer from Java side is empty: the JVM ended with exit code {code}"
+    message = f"Answer from Java side is empty: the JVM exited with code {code}"
     causes = (("py4j.protocol.Py4JNetworkError", message),)
     if "java.lang.OutOfMemoryError" in tail:
         causes = (("java.lang.OutOfMemoryError", "the JVM exited: its heap was full"),)

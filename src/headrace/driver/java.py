@@ -34,7 +34,10 @@ def executable() -> Path:
         return Path(java)
     what, why = "Java not found.", "JAVA_HOME is not set, and there is no `java` on PATH."
     if home:
-        what, why = "JAVA_HOME has no Java.", f"{java} does not exist or is not executable."
+        what, why = (
+            "JAVA_HOME does not contain Java.",
+            f"{java} does not exist or is not executable.",
+        )
     raise SetupError(what, why=why, fix=FIX, slug="java-missing")
 
 

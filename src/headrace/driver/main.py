@@ -120,7 +120,7 @@ class _Run:
             sys.stdout.flush()
             sys.stderr.flush()
         except Exception:
-            logger.exception("cannot record how the run ended")
+            logger.exception("could not record how the run ended")
         finally:
             os._exit(exit_.code)
 

@@ -145,4 +145,4 @@ def _describe(errors: Mapping[str, str | None], source: str | None) -> str:
         return f"Kafka {'; '.join(failed)}"
     if errors:
         return f"Kafka {', '.join(errors)}: accepts connections, but does not answer requests"
-    return f"{source or 'its source'}: no response"
+    return f"{source}: no response" if source else "no response"

@@ -238,7 +238,7 @@ def _no_watermark_reason(what: str, keys: list[_Key]) -> str | None:
     if any(k.is_watermarked for k in keys):
         return None
     names = ", ".join(k.name for k in keys)
-    return f"{what} by {names} has no watermarked column among its keys, so no key is ever removed"
+    return f"{what} by {names} does not include a watermarked column, so no key is ever removed"
 
 
 def _unbounded_join_reason(spark: SparkSession, node: Any) -> str | None:
@@ -259,7 +259,7 @@ def _unbounded_join_reason(spark: SparkSession, node: Any) -> str | None:
         for name, own, other in (("left", *sides), ("right", *sides[::-1]))
         if helper.getStateValueWatermark(own, other, condition, now).isEmpty()
     ]
-    reason = "the join's condition has no watermarked time range that bounds its"
+    reason = "the join condition has no time range on a watermarked column that limits the"
     return f"{reason} {' and '.join(kept)} side" if kept else None
 
 

@@ -96,7 +96,7 @@ class BatchCounts:
             return count()
         except Exception as exc:  # a boundary: on Spark's bus nothing may be raised
             rest_s_min = AFTER_FAILURE_S
-            logger.info("cannot count %s of %s: %s", key[1], key[0], exc)
+            logger.info("could not count %s of %s: %s", key[1], key[0], exc)
             return {}
         finally:
             took = self._clock() - began

@@ -48,7 +48,7 @@ class RecordAges:
             topics = [kafka for source in sources if source and (kafka := source.as_kafka())]
             self._read[query] = [(kafka, self._client(kafka)) for kafka in topics]
         except Error as exc:
-            logger.info("cannot measure the age of records of %s: %s", query, exc.what)
+            logger.info("cannot measure how old the records of %s are: %s", query, exc.what)
 
     def fetch_times(
         self, query: str, progress: Progress, checkpoint: Path | None
@@ -64,7 +64,7 @@ class RecordAges:
                 if places
             }
         except Exception as exc:  # a border: on Spark's bus nothing may be raised
-            logger.info("cannot measure the age of a batch of %s: %s", query, exc)
+            logger.info("could not measure how old a batch of %s is: %s", query, exc)
             return {}
         finally:
             self._rests_until[query] = now + (self._clock() - now) * REST

@@ -267,7 +267,7 @@ def _damaged_checkpoint_error(owner: Claim, path: str, damages: list[Problem]) -
     also = "; ".join(problem.text for problem in more)
     return CheckpointError(
         f"The checkpoint of {owner.pipeline}/{owner.query} is damaged: {first.text}",
-        why=f"Also: {also}" if also else "Starting on it would lose or duplicate rows.",
+        why=f"Also: {also}" if also else "Starting from it would lose or duplicate rows.",
         where=path,
         fix=first.fix,
         slug=first.slug,

@@ -235,8 +235,8 @@ class _Script:
     def _early_stop_error(self, early: list[RunningQuery]) -> DefinitionError:
         names = ", ".join(query.name for query in early)
         return DefinitionError(
-            f"The script stops its Spark session before {names} has finished a batch.",
-            why="stop() ends every query in the session, and start() does not wait for a batch.",
+            f"The script stopped its Spark session before {names} finished a batch.",
+            why="stop() stops every query in the session, and start() does not wait for a batch.",
             where=self._place(),
             fix="Before stop(), call query.awaitTermination(), or, with several queries, "
             "spark.streams.awaitAnyTermination().",

@@ -36,7 +36,7 @@ def correct(
 
     def correct_argument(argument: re.Match[str]) -> str:
         option, value = argument["option"], argument["value"]
-        label = f"{option} of {SUBMIT}"
+        label = f"{option} in {SUBMIT}"
         kept = _drop_misfits(value, label, option.endswith("jars"), where, warnings)
         return argument[0].replace(value, kept) if kept else ""
 
@@ -60,11 +60,11 @@ def _drop_misfits(text: str, label: str, is_jars: bool, where: str, warnings: li
 
 
 def _describe_replacement(label: str, bad: JarMismatch, where: str) -> str:
-    change = f"Change {SUBMIT if SUBMIT in label else 'the script'}: use {bad.fits}"
+    change = f"In {SUBMIT if SUBMIT in label else 'the script'}, use {bad.fits}"
     if bad.bundle and jars.fetched_files(bad.bundle):
         return (
             f"{label} has {bad.words} Headrace uses the jars from `headrace jars fetch "
-            f"{bad.bundle.name}` instead. {change}, or remove it."
+            f"{bad.bundle.name}` instead. {change}, or remove the entry."
         )
     fetch = "."
     if bad.bundle:

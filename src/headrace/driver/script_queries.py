@@ -46,7 +46,7 @@ class ScriptQueries:
             nodes, queries = tuple(self._nodes.values()), tuple(self._queries.values())
             pipeline.write_definition(self.spec, self.spec.pipeline, self.spec.file, nodes, queries)
         except Exception as exc:  # a boundary: Spark Connect and third-party classes differ
-            logger.info("cannot describe %s: %s", name, exc)
+            logger.info("could not describe %s: %s", name, exc)
             return {}
         facts: dict[str, Any] = {"guarantee": described.guarantee}
         if length_s := triggers.batch_length_s(trigger):

@@ -54,7 +54,7 @@ DEFAULTS: tuple[Default, ...] = (
     Default(
         "spark.sql.shuffle.partitions",
         "8",
-        "Spark's 200 is for clusters; the number cannot change after the first checkpoint",
+        "Spark's default of 200 is for clusters; the number cannot change once a checkpoint exists",
     ),
     Default(
         STREAMING + "stateStore.providerClass",
@@ -66,7 +66,7 @@ DEFAULTS: tuple[Default, ...] = (
     ),
     Default(ROCKSDB + "boundedMemoryUsage", "true", "one memory limit for all state stores"),
     Default(
-        ROCKSDB + "maxMemoryUsageMB", "512", "the memory limit for all state stores of a process"
+        ROCKSDB + "maxMemoryUsageMB", "512", "the memory limit for all state stores in a process"
     ),
     Default(
         STREAMING + "checkpointFileManagerClass",
@@ -86,13 +86,14 @@ DEFAULTS: tuple[Default, ...] = (
     Default(
         JAVA_OPTIONS,
         "-Xss8m -XX:+ExitOnOutOfMemoryError",
-        "stopping inside foreachBatch overflows a small stack; a JVM without memory must exit",
+        "stopping inside foreachBatch overflows a small stack; a JVM that runs out of memory must"
+        " exit",
     ),
     Default("spark.ui.enabled", "false", "opens no port by default"),
     Default(
         "spark.ui.killEnabled", "false", "the UI has no login, so it must not allow killing jobs"
     ),
-    Default("spark.ui.retainedJobs", "50", "saves memory: Spark's limits are for batch jobs"),
+    Default("spark.ui.retainedJobs", "50", "saves memory: Spark's defaults are for batch jobs"),
     Default("spark.ui.retainedStages", "50", "saves memory"),
     Default("spark.ui.retainedTasks", "1000", "saves memory"),
     Default("spark.sql.ui.retainedExecutions", "20", "saves memory"),
@@ -102,7 +103,7 @@ DEFAULTS: tuple[Default, ...] = (
         "spark.redaction.regex",
         "(?i)secret|password|passwd|pwd|token|access[.]?key|account[.]?key|api[._]?key"
         "|routing[._]?key|keystore[.]key|webhook|jaas|credential|connection[._]?string",
-        "Spark's own pattern misses half of these words",
+        "Spark's default pattern misses half of these words",
     ),
     Default("spark.driver.host", "127.0.0.1", "listens on loopback only", local_only=True),
     Default("spark.driver.bindAddress", "127.0.0.1", "listens on loopback only", local_only=True),
@@ -261,7 +262,8 @@ def start(packages: str = "") -> SparkSession:
             raise SetupError(
                 f"Spark's JVM did not start; it had to resolve {packages} first.",
                 why=why,
-                fix="Run `headrace jars fetch kafka` once: it fetches the connector with Maven.",
+                fix="Check the package names and the network. For Kafka, run "
+                "`headrace jars fetch kafka` once: it downloads the connector with Maven.",
                 slug="jars-unresolved",
             ) from exc
         raise SetupError(

@@ -101,8 +101,8 @@ class Catalog:
         if at is None and self.is_confined:
             raise SqlError(
                 f"The page cannot read {path!r}: it does not belong to a table.",
-                why="The page reads only paths that pipelines write.",
-                fix="Use the name of a table, or headrace sql on the command line.",
+                why="The page can read only paths that pipelines write to.",
+                fix="Use a table name, or run `headrace sql` on the command line.",
                 slug="not-a-table",
             )
         if at is None:
@@ -111,12 +111,13 @@ class Catalog:
         if any(part.startswith((".", "_")) and "=" not in part for part in below):
             raise not_committed_error(
                 path,
-                f"Files and folders whose names start with . or _ are not data of {owner.name!r}.",
+                f"Files and folders whose names start with . or _ are not part of {owner.name!r}.",
             )
         if owner.snapshots and at == real and format == "parquet":
             return replace(owner, name=name)
         if owner.snapshots:
-            raise not_committed_error(path, f"It belongs to the live table {owner.name!r}.")
+            why = f"It belongs to the live table {owner.name!r}, which can be read only as a whole."
+            raise not_committed_error(path, why)
         return Table(name, sink, owner.schema if at == real else None, is_part=at != real)
 
     def _unknown(self, name: str) -> SqlError:
@@ -127,7 +128,7 @@ class Catalog:
             f"Unknown table {name!r}.",
             why=f"Known tables: {shown}."
             if known
-            else "No stream is deployed, and there are no sinks.",
+            else "No streams are deployed, and no sinks are defined.",
             fix=f"Did you mean {meant!r}?"
             if meant
             else "To read files, use their path: SELECT * FROM parquet.`data/metrics`",
@@ -139,7 +140,7 @@ def not_committed_error(path: str, why: str) -> SqlError:
     return SqlError(
         f"{path!r} cannot be read: it is not committed data.",
         why=why,
-        fix="Use the name of the table, or its folder.",
+        fix="Use the table's name or its folder.",
         slug="not-committed",
     )
 
@@ -217,6 +218,6 @@ def files_of(table: Table) -> Files:
     kind = table.sink.kind or "a function"
     raise SqlError(
         f"{table.name!r} cannot be read: its sink, {kind}, stores no rows.",
-        fix="Write it to files (hr.parquet).",
+        fix="Write the stream to files, for example with hr.parquet.",
         slug="nothing-to-read",
     )

@@ -55,10 +55,10 @@ def open_itself(path: Path) -> BinaryIO:
 
 def misplaced_file_error(path: str) -> SqlError:
     return SqlError(
-        f"{path} cannot be read: it is a link, or is outside its table's folder.",
-        why="A link could expose any file that this account can read.",
+        f"{path} cannot be read: it is a symbolic link, or it is outside the table's folder.",
+        why="A symbolic link could expose any file that this account can read.",
         where=path,
-        fix="Replace the link with the file itself.",
+        fix="Replace the link with the file itself, or move the file into the table's folder.",
         slug="misplaced-file",
     )
 

@@ -112,7 +112,7 @@ def _run(
         except duckdb.InterruptException as exc:
             raise SqlError(
                 f"The query did not finish within {timeout_s:g} s.",
-                fix="Read less data (a WHERE on a partition column), or raise --timeout.",
+                fix="Read less data (for example, WHERE on a partition column) or raise --timeout.",
                 slug="sql-timeout",
             ) from exc
         except (duckdb.OutOfMemoryException, MemoryError) as exc:
@@ -133,7 +133,7 @@ def _parse_tree(conn: duckdb.DuckDBPyConnection, sql: str) -> Any:
 def out_of_memory() -> SqlError:
     return SqlError(
         "The query exceeds the memory limit.",
-        fix="Read less data (a WHERE on a partition column, a LIMIT), or use Spark: "
+        fix="Read less data (for example, WHERE on a partition column, or LIMIT), or use Spark: "
         "headrace sql --spark",
         slug="sql-memory",
     )

@@ -22,7 +22,7 @@ from headrace.explore.catalog import Table, files_of, not_committed_error
 if TYPE_CHECKING:
     from headrace.connectors.files import Files
 
-USE_SPARK = "Use headrace sql --spark, which starts Spark (a few seconds more)."
+USE_SPARK = "Use headrace sql --spark, which takes a few seconds to start Spark."
 _VARIES = "FROM read_parquet("
 _FILES = "$files"
 _PLAIN = {"header": "header", "sep": "delim", "delimiter": "delim", "quote": "quote",
@@ -62,7 +62,7 @@ def scan(table: Table, held: ExitStack, *, is_confined: bool = False) -> Scan:
     if is_remote or sink.format not in _READERS:
         unreadable = f"is on {scheme}" if is_remote else f"has {sink.format} files"
         raise SqlError(
-            f"{table.name!r} {unreadable}, which DuckDB does not read.",
+            f"{table.name!r} {unreadable}, which DuckDB cannot read.",
             where=sink.path,
             fix=USE_SPARK,
             slug="needs-spark",
@@ -111,7 +111,7 @@ def _scan_plain(table: Table, sink: Files, folder: Path, within: Path | None) ->
         written = f" {table.written_by} has not written anything yet." if table.written_by else ""
         raise SqlError(
             f"{folder} does not exist.{written}",
-            fix="Run `headrace status` to see its progress."
+            fix="Run `headrace status` to see the pipeline's progress."
             if written
             else "Use the path of an existing folder.",
             slug="nothing-to-read",
@@ -155,10 +155,9 @@ def _resolve_links(paths: Iterable[str], within: Path | None) -> list[str]:
         if name not in is_link:
             raise SqlError(
                 f"{path} is missing.",
-                why="The commit log of the sink lists it, so rows were lost or the folder was "
-                "moved.",
+                why="The sink's commit log lists it, so it was deleted, or the folder was moved.",
                 where=path,
-                fix="Restore it from a backup, or move the folder back.",
+                fix="Restore the file from a backup, or move the folder back.",
                 slug="committed-file-missing",
             )
         if is_link[name]:
@@ -190,7 +189,7 @@ def _build_call(table: Table, sink: Files, folder: Path, paths: tuple[str, ...])
             raise SqlError(
                 f"{table.name!r} has no rows yet, and its columns are unknown.",
                 where=str(folder),
-                fix="Deploy the stream that writes it: headrace up",
+                fix="Deploy the stream that writes to it: headrace up",
                 slug="nothing-to-read",
             )
         shape = ", ".join(

@@ -72,7 +72,7 @@ def _common_tables(part: Mapping[str, Any]) -> Iterator[str]:
         if not _PLAIN_NAME.fullmatch(name):
             raise SqlError(
                 f"Invalid name after WITH: {name!r}.",
-                why="The name must consist of letters, digits and underscores.",
+                why="The name can contain only letters, digits and underscores.",
                 fix="Use a plain name: WITH recent AS (SELECT …)",
                 slug="not-a-table",
             )
@@ -97,7 +97,7 @@ def _check_table(part: Mapping[str, Any], known: Set[str]) -> None:
         )
 
 
-def _not_a_query_error(what: str = "another kind of statement") -> SqlError:
+def _not_a_query_error(what: str = "a different kind of statement") -> SqlError:
     return SqlError(
         "Only a single SELECT query is allowed.",
         why=f"The query contains {what}.",
@@ -110,6 +110,6 @@ def _function_error(name: str) -> SqlError:
     return SqlError(
         f"A query cannot call {name.lower()}(…).",
         why=_ONLY_TABLES,
-        fix="Name the table, or its folder: SELECT * FROM parquet.`data/metrics`",
+        fix="Use the table's name or its folder: SELECT * FROM parquet.`data/metrics`",
         slug="not-a-table",
     )

@@ -30,7 +30,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}\b", "#"),
         (r"@[0-9a-f]{4,8}\b", "@#"),  # Object.toString of the JVM
         (r"\b(o|TID |stage |task )\d+(?:\.\d+)?", r"\1#"),  # o275.collectToPython
-        (r"(?<![A-Za-z_])\d+(?:[.,:]\d+)*", "#"),  # load1 and load2 are different columns
+        (r"(?<![A-Za-z_\d])\d+(?:[.,:]\d+)*", "#"),  # load10 and load11 are different columns
         (r"\s+", " "),
     )
 )

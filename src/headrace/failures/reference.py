@@ -20,15 +20,15 @@ to do. The kind decides what happens next:
 | kind | what Headrace does |
 |---|---|
 | retry | restarts after 1 s, then with growing delays of up to 60 s, without limit |
-| retry-then-human | restarts at most the number of times in parentheses; then the pipeline \
+| retry-then-human | restarts up to the number of times in parentheses; then the pipeline \
 needs attention |
-| human | does not restart, because that cannot help: the pipeline needs attention |
+| human | does not restart, because a restart would not help: the pipeline needs attention |
 | data | restarts; after three identical failures in the same batch without a commit in between, \
 the pipeline needs attention |
 | unknown | same as data |
 
-`restart.retries` limits all of these: once that many restarts have been used, the pipeline needs
-attention. Then fix the cause and run `headrace start NAME`.
+`restart.retries` limits all of these: when no retries are left, the pipeline needs attention. Then
+fix the cause and run `headrace start NAME`.
 
 This page is generated: `python -m headrace.failures.reference`.
 

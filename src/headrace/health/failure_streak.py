@@ -40,10 +40,10 @@ def why_give_up(mine: Sequence[PastRun], limits: RestartLimits) -> str | None:
     if ended.ending == Ending.STALLED:
         times = stalls_without_commit(mine)
         if times >= limits.same_failure_max:
-            return f"it hung {times} times without a new commit: {because}"
+            return f"the driver hung {times} times without a new commit: {because}"
     failed = attempts_in_a_row(last, limits)
     if limits.retries is not None and failed > limits.retries:
-        return f"{because} (restart.retries = {limits.retries} is used up)"
+        return f"{because} (no retries left: restart.retries = {limits.retries})"
     return None
 
 

@@ -40,9 +40,11 @@ class Stall:
 
     def in_words(self) -> str:
         if self.is_first:
-            return f"no first batch of {self.query} within {span(self.for_s)} of its start"
+            return (
+                f"{self.query} did not finish its first batch within {span(self.for_s)} of starting"
+            )
         what = "while data is waiting" if self.has_data else "while its trigger is active"
-        return f"no batch of {self.query} for {span(self.for_s)} {what}"
+        return f"{self.query} has not finished a batch for {span(self.for_s)} {what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +328,7 @@ def cause(exit_: Exit) -> str:
         Ending.STALLED: "the driver hung and was killed",
         Ending.DRAINED: "another program asked the driver to stop",
         Ending.CUT: "another program stopped the driver in the middle of a batch",
-        Ending.FENCED: "a newer run owns its checkpoint",
+        Ending.FENCED: "a newer run took over the checkpoint",
     }.get(Ending(exit_.ending), f"the driver exited with code {exit_.code}")
 
 

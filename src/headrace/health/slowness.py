@@ -56,9 +56,9 @@ def verdict(batches: Sequence[Batch], cores: int) -> SlowVerdict:
         return max(known, key=lambda verdict: verdict.gain or 0.0)
     return SlowVerdict(
         "work",
-        f"The query is always busy: {parts[WORK]:.0%} of a batch ({mean_ms:,.0f} ms) is spent on "
-        "query processing.",
-        "Use more cores, or reduce the work of the query: filter before joins, aggregate fewer "
+        f"The query is always busy: {parts[WORK]:.0%} of a batch ({mean_ms:,.0f} ms) is spent "
+        "processing rows.",
+        "Use more cores, or make the query do less work: filter before joins, aggregate fewer "
         "keys.",
     )
 
@@ -86,8 +86,8 @@ def _tiny(
         return None
     return SlowVerdict(
         "tiny-batches",
-        f"Tiny batches: {rows:,.0f} rows each, and {fixed:.0%} of {mean_ms:,.0f} ms is the "
-        "fixed cost of a batch.",
+        f"Tiny batches: {rows:,.0f} rows each, and {fixed:.0%} of the batch time ({mean_ms:,.0f} "
+        "ms) is fixed cost.",
         'Trigger half as often (every="…"): each batch then has twice the rows for the same fixed '
         "cost.",
         gain=fixed / 2,
@@ -105,7 +105,7 @@ def _state_commit(seen: Sequence[Progress], mean_ms: float) -> SlowVerdict | Non
     partitions = max(operator.partitions for operator in operators)
     return SlowVerdict(
         "state-commit",
-        f"State: {share:.0%} of a batch ({mean_ms:,.0f} ms) is spent on committing state "
+        f"State: {share:.0%} of a batch ({mean_ms:,.0f} ms) is spent committing state "
         f"({rows:,} rows in {partitions} partitions).",
         "Use fewer state partitions (spark.sql.shuffle.partitions; this requires a new checkpoint, "
         "and a new folder for a file sink), less state (a shorter watermark delay), or a longer "
@@ -145,7 +145,7 @@ _ABOUT: Mapping[str, tuple[str, str]] = {
         ),
     ),
     Phase.QUERY_PLANNING: (
-        "planning",
+        "planning the query",
         "Use fewer columns and joins in one query, or a longer trigger interval.",
     ),
 }
@@ -156,5 +156,5 @@ def _dominant_part(parts: Mapping[str, float], mean_ms: float) -> SlowVerdict | 
     if name not in _ABOUT or parts[name] < DOMINANT:
         return None
     doing, fix = _ABOUT[name]
-    words = f"{parts[name]:.0%} of a batch ({mean_ms:,.0f} ms) is spent on {doing} ({name})."
+    words = f"{parts[name]:.0%} of a batch ({mean_ms:,.0f} ms) is spent {doing} ({name})."
     return SlowVerdict("phase", words, fix, gain=parts[name])

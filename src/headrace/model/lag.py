@@ -87,7 +87,7 @@ class QueryLag(Jsonable):
             return None
         written_s = self.written_s
         newest = "" if written_s is None else f"; newest row written {span(written_s)} ago"
-        return f"real time: as of its last batch{newest}"
+        return f"real time: as of the last batch{newest}"
 
     def is_of(self, now: float) -> bool:
         return now - self.at <= SEEN_S

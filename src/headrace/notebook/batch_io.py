@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 
 def read(spark: SparkSession, what: Connector | str, *, stream: bool = False) -> DataFrame:
-    """The rows of a connector, or of a source or sink in headrace.toml. With `stream`, a stream."""
+    """Read a connector, or a source or sink in headrace.toml. `stream=True` returns a stream."""
     source = _connector(what, ("sources", "sinks"))
     with _explain_missing_jars(source):
         return source.read(spark, streaming=stream)
 
 
 def write(frame: DataFrame, sink: Connector | str) -> None:
-    """Append the rows of a batch DataFrame to a sink: a connector, or a name in headrace.toml."""
+    """Append a batch DataFrame to a sink: a connector, or the name of a sink in headrace.toml."""
     from pyspark.sql import DataFrame
 
     if not isinstance(frame, DataFrame):
         raise DefinitionError(
             f"hr.write cannot write a {type(frame).__name__}.",
-            why="It writes Spark DataFrames.",
-            fix="Create one: spark.createDataFrame(…)",
+            why="It writes only Spark DataFrames.",
+            fix="Create a DataFrame first: spark.createDataFrame(…)",
             slug="not-a-dataframe",
         )
     if frame.isStreaming:
         raise DefinitionError(
             "hr.write cannot write a stream.",
-            why="A stream has no end: writing it needs a running query with a checkpoint.",
-            fix="To write it, use a pipeline: @hr.stream(to=…). To show it here: hr.display(frame)",
+            why="A stream never ends, so writing it requires a running query with a checkpoint.",
+            fix="Write it in a pipeline, with @hr.stream(to=…), or show it here: hr.display(frame)",
             slug="stream-in-batch",
         )
     target = _connector(sink, ("sinks",))
@@ -61,14 +61,14 @@ def write(frame: DataFrame, sink: Connector | str) -> None:
 
 
 def sql(text: str, *, spark: SparkSession | None = None) -> DataFrame:
-    """The result of SQL text. Over a view of a stream it is a stream: show it with hr.display."""
+    """Run SQL. If it reads a view of a stream, the result is a stream: show it with hr.display."""
     if is_too_deep(text):
         raise too_deep(SqlError)
     session = spark or active()
     if session is None:
         raise SetupError(
             "There is no Spark session.",
-            why="SQL runs in the session of this notebook.",
+            why="SQL runs in this notebook's Spark session.",
             fix="Create one first: spark = hr.session()",
             slug="no-session",
         )
@@ -125,7 +125,7 @@ def _connector(what: Connector | str, tables: tuple[str, ...]) -> Connector:
         return what.resolve_paths(project)
     if not isinstance(what, str):
         raise ConnectorError(
-            f"{what!r} is neither a connector nor a name.",
+            f"Expected a connector or a name from headrace.toml, not {what!r}.",
             fix='Use, for example, hr.parquet("data/out"), or "metrics" for [sinks.metrics].',
         )
     settings = config.load(project, os.environ.get("HEADRACE_PROFILE") or DEV)

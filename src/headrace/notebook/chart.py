@@ -66,7 +66,7 @@ def series(rows: Rows, options: DisplayOptions) -> ChartSeries | str:
     points = points[-POINTS_MAX:]
     columns = tuple((n, tuple(number(r[rows.names.index(n)]) for r in points)) for n in y)
     if not any(v is not None for _, values in columns for v in values):
-        return f"There is nothing to draw: {', '.join(y)} has only nulls."
+        return f"There is nothing to draw: all values of {', '.join(y)} are null."
     x_values = [r[at] for r in points]
     return ChartSeries(x, _labels(x_values), _places(x_values, options.chart), columns)
 

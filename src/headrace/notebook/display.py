@@ -94,7 +94,7 @@ class Display:
 
     @property
     def query(self) -> StreamingQuery | None:
-        """The query, None for a batch DataFrame."""
+        """The streaming query, or None for a batch DataFrame."""
         return self._target.query if self._target is not None else None
 
     @property
@@ -103,7 +103,7 @@ class Display:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows that are shown now."""
+        """The rows currently shown."""
         shown = self._rows
         return [dict(zip(shown.names, row, strict=True)) for row in shown.values] if shown else []
 
@@ -119,23 +119,23 @@ class Display:
             raise Error(
                 f"The display did not catch up within {timeout_s:g} s.",
                 why="Rows arrive faster than they are processed, or without a pause.",
-                fix="Do not wait: the display updates itself.",
+                fix="Do not call wait(): the display updates on its own.",
                 slug="display-behind",
             )
         self._follow()
         return self._check_failure()
 
     def stop(self) -> None:
-        """End the display, and the query if the display started it."""
+        """Stop the display, and also the query if the display started it."""
         self._end("Stopped")
 
     def figure(self) -> Any:
-        """The rows that are shown now as a plotly figure."""
+        """The rows currently shown, as a plotly figure."""
         drawn = chart.series(self._rows or Rows((), ()), self._options)
         if isinstance(drawn, str):
             raise DefinitionError(
                 drawn,
-                fix="Set y= to a numeric column, or call wait() first, so that rows have arrived.",
+                fix="Set y= to a numeric column, or call wait() first, so that rows can arrive.",
                 slug="nothing-to-draw",
             )
         kind = "line" if self._options.chart in ("table", "number") else self._options.chart

@@ -36,7 +36,7 @@ def parse_options(
         "rows",
         rows,
         ROWS_MAX,
-        why="All rows are kept in this process and sent to the browser.",
+        why="This process keeps all rows in memory and sends them to the browser.",
         fix="Aggregate first, or write to a sink and query it with hr.sql.",
     )
     return DisplayOptions(

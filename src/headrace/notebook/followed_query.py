@@ -39,7 +39,7 @@ class StartedQuery:
         if not hasattr(frame, "_jdf"):
             raise SetupError(
                 "Cannot display a stream from a Spark Connect session.",
-                why="Its batches stay on the server and do not reach this process.",
+                why="The batches stay on the server and do not reach this process.",
                 fix="Use a classic session, or write to hr.memory() and display the table.",
                 slug="connect-session",
             )

@@ -112,6 +112,8 @@ def _at_exit() -> None:
         return
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    thread = threading.Thread(target=end_all, args=("Ended with its kernel",), daemon=True)
+    thread = threading.Thread(
+        target=end_all, args=("Ended because the kernel shut down",), daemon=True
+    )
     thread.start()
     thread.join(AT_EXIT_S)

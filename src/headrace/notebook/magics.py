@@ -27,9 +27,9 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def sql(line: str, cell: str) -> Display | None:
-    """Run SQL in the session of this notebook and show the result, live if it is a stream.
+    """Run SQL in this notebook's Spark session and show the result, live if it is a stream.
 
-    Options as for hr.display: %%sql title="Orders" chart=bar x=item y=amount
+    The options are those of hr.display: %%sql title="Orders" chart=bar x=item y=amount
     """
     options = _options(line)
     frame = batch_io.sql(cell)

@@ -17,7 +17,7 @@ from headrace.notebook.renderer import Condition
 
 logger = logging.getLogger(__name__)
 POLL_S = 0.25
-GONE = "The Spark session has ended, and the query with it"
+GONE = "The query stopped because the Spark session ended"
 
 
 class RateHistory:
@@ -75,7 +75,7 @@ class QueryWatch(threading.Thread):
                 if self._follow():
                     return
         except Exception:  # a boundary: py4j raises many things once the JVM is gone
-            logger.debug("the session of a display is gone", exc_info=True)
+            logger.debug("the Spark session of a display is gone", exc_info=True)
             self._on_lost()
 
     def end(self) -> None:

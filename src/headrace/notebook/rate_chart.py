@@ -15,7 +15,7 @@ INPUT, PROCESSED, DURATION = chart.COLOURS[0], chart.COLOURS[1], chart.COLOURS[3
 
 def describe(batches: Sequence[Progress]) -> str:
     if not batches:
-        return "No batch yet."
+        return "No batches yet."
     last = batches[-1]
     return (
         f"input {_per_s(last.input_rate)} · processing {_per_s(last.processing_rate)} · "

@@ -24,8 +24,8 @@ JVM_END_S = 30.0
 
 
 def session() -> SparkSession:
-    """The session of this process, or a new one with Headrace's defaults, the settings under
-    [spark] in headrace.toml, and the jars of `headrace jars fetch`."""
+    """Return this process's Spark session, or start one with Headrace's defaults, the settings
+    under [spark] in headrace.toml, and the jars from `headrace jars fetch`."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -22,8 +22,8 @@ ENTRIES = (
             r"from (?P<before>\d+) to (?P<now>\d+)",
             r"offset was changed from \S+ to",
         ),
-        what="The end of a Kafka topic moved backwards[: {topic}][ partition {partition}][ from "
-        "{before}][ to {now}].",
+        what="The end offset of a Kafka topic moved backwards[: {topic}][, partition {partition}]"
+        "[, from {before}][ to {now}].",
         why="Either a broker briefly returned an outdated offset, or the topic was deleted and "
         "recreated.",
         fix=f"If the topic was recreated, set {NEW_CHECKPOINT}: the query then reads the new "
@@ -52,7 +52,7 @@ ENTRIES = (
             "END_OFFSET_HAS_GREATER_OFFSET_*",
         ),
         names=_TOPICS,
-        what="The partitions of a topic changed during an available-now run[: {topic}].",
+        what="A topic's partitions changed during an available-now run[: {topic}].",
         why="The run had determined its end offsets before the change.",
         fix="Usually no action is needed. If it happens repeatedly, upgrade Spark (SPARK-53560).",
     ),
@@ -69,7 +69,7 @@ ENTRIES = (
             r"timestamp based start offsets don't match what are assigned",
         ),
         names=(r"Specified: Set\((?P<given>[^)]*)\) Assigned: Set\((?P<there>[^)]*)\)",),
-        what="The starting offsets do not match the partitions of the topic.",
+        what="The starting offsets do not match the topic's partitions.",
         why="They must list every partition that is read, and no others[. Listed: {given}][; "
         "expected: {there}].",
         fix='List every partition in `starting`, or use "earliest" or "latest".',
@@ -112,10 +112,10 @@ ENTRIES = (
             r"PKIX path building failed|SSLHandshakeException",
         ),
         hints=(r"Failed to construct kafka consumer|Failed to create new KafkaAdminClient",),
-        what="Kafka rejected the login, or this machine does not trust its certificate.",
+        what="Kafka rejected the login, or this machine does not trust the broker's certificate.",
         why="{type}[: {message}]",
-        fix="Check the user, password, JAAS configuration and truststore of the connection, then "
-        "run `headrace start NAME`.",
+        fix="Check the connection's user, password, JAAS configuration and truststore, then run "
+        "`headrace start NAME`.",
     ),
     CatalogueEntry(
         "kafka-not-allowed",
@@ -125,8 +125,7 @@ ENTRIES = (
             r"\b(?:TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b",
         ),
         names=(r"topics:? \[?(?P<topic>[\w.-]+)", r"group:? (?P<group>[\w.-]+)"),
-        what="This user is not authorized for the Kafka topic or group[: topic {topic}][: group "
-        "{group}].",
+        what="Kafka denied this user access[: topic {topic}][: group {group}].",
         why="An ACL is missing.",
         fix="Grant Describe and Read on the topic (Write for a sink). If groups have ACLs, also "
         "grant Read on groups with the prefix `spark-kafka-source`. A sink with exactly_once "
@@ -137,11 +136,11 @@ ENTRIES = (
         "kafka-transaction-refused",
         FailureKind.HUMAN,
         patterns=(r"\bINVALID_TRANSACTION_TIMEOUT\b",),
-        what="Kafka rejected the transaction timeout of the sink.",
+        what="Kafka rejected the sink's transaction timeout.",
         why="The sink requests 15 minutes, but the broker's transaction.max.timeout.ms is lower.",
         fix="Raise transaction.max.timeout.ms on the broker, or set a lower "
-        '"kafka.transaction.timeout.ms" in the options of the sink. Each batch must then be '
-        "written within that time.",
+        '"kafka.transaction.timeout.ms" in the sink\'s options. Each batch must then be written '
+        "within that time.",
     ),
     CatalogueEntry(
         "kafka-fenced",
@@ -153,7 +152,7 @@ ENTRIES = (
             r"\bKafkaError\{.*(?:_FENCED|PRODUCER_FENCED|INVALID_PRODUCER_EPOCH)",
             r"\bProducerFencedException\b|\bInvalidProducerEpochException\b",
         ),
-        what="Kafka fenced the transactional producer of this run.",
+        what="Kafka fenced this run's transactional producer.",
         why="A batch, or a broker outage during a batch, took longer than the transaction timeout "
         "(15 minutes), or another run of the same query is writing to the topic. No part of the "
         "batch was committed.",
@@ -173,8 +172,8 @@ ENTRIES = (
         why="The sink's client sends at most max.request.size (1 MB) and buffers at most "
         "buffer.memory (32 MB); the topic accepts at most max.message.bytes (1 MB).",
         fix='Drop or shorten such rows: where("octet_length(value) < 1000000"). Or raise all '
-        'three limits above the size of the row: "kafka.max.request.size" and '
-        '"kafka.buffer.memory" in the options of the sink, max.message.bytes on the topic.',
+        'three limits above the row size: "kafka.max.request.size" and "kafka.buffer.memory" in '
+        "the sink's options, and max.message.bytes on the topic.",
     ),
     CatalogueEntry(
         "kafka-row-refused",
@@ -191,7 +190,7 @@ ENTRIES = (
         retries=3,
         patterns=(r"\bReceiverDisconnectedException\b",),
         what="Another reader took over this Event Hubs consumer group.",
-        why="Only one reader at a time can use a consumer group for a partition.",
+        why="Within a consumer group, only one reader at a time can read a partition.",
         fix="Give this pipeline its own consumer group.",
     ),
     CatalogueEntry(
@@ -216,6 +215,6 @@ ENTRIES = (
         ),
         what="The service is throttling this reader or writer.",
         why="The request rate exceeds the service's limits.",
-        fix="Lower the rate limit of the source, or add shards or throughput units.",
+        fix="Lower the source's rate limit, or add shards or throughput units.",
     ),
 )

@@ -76,8 +76,8 @@ ENTRIES = (
         what="This version of Spark cannot read the state in the checkpoint.",
         why="The state was written by a different version of Spark or for different columns, or it "
         "is damaged.",
-        fix="Run the version of Spark that wrote the state, or restore the checkpoint from a "
-        "backup.",
+        fix="Go back to the Spark version or query definition that wrote the state, or restore "
+        "the checkpoint from a backup.",
     ),
     CatalogueEntry(
         "state-setting-changed",
@@ -109,9 +109,9 @@ ENTRIES = (
         # Uncategorized: an inner network or disk failure is more specific.
         hints=(r"\[CANNOT_LOAD_STATE_STORE\b",),
         names=(r"Error reading (?:delta|snapshot|streaming state) file (?:of )?" + _PATH,),
-        what="A state file of the query is missing or truncated[: {path}].",
+        what="One of the query's state files is missing or truncated[: {path}].",
         why="It was deleted, or a write to it was interrupted.",
-        fix="If it happens once, no action may be needed: it can be a race condition. If it "
+        fix="A single occurrence can be a race condition and needs no action. If it "
         f"happens repeatedly, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
@@ -123,8 +123,8 @@ ENTRIES = (
             "STATE_STORE_OPERATION_OUT_OF_ORDER",
             "STATE_STORE_INVALID_STATE_MACHINE_TRANSITION",
         ),
-        what="An earlier task still holds the state of this query.",
-        why="It had not ended when the next task opened the same state partition.",
+        what="An earlier task still has this query's state open.",
+        why="It had not finished when the next task opened the same state partition.",
         fix="Usually no action is needed. If it happens repeatedly, see `headrace logs NAME`.",
     ),
     CatalogueEntry(
@@ -165,8 +165,8 @@ ENTRIES = (
         FailureKind.HUMAN,
         conditions=("STREAMING_CHECKPOINT_MISSING_METADATA_FILE",),
         names=(r"Checkpoint location " + _PATH,),
-        what="The `metadata` file of the checkpoint is missing[: {path}].",
-        why="It holds the query id. Without that id, the query would process all input again.",
+        what="The checkpoint's `metadata` file is missing[: {path}].",
+        why="It contains the query id. Without that id, the query would process all input again.",
         fix=f"Restore the `metadata` file from a backup. To start over, set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
@@ -188,9 +188,9 @@ ENTRIES = (
             r"(?P<path>\S{1,1000})/_spark_metadata/?\S{0,60} doesn't exist when compacting",
             r"BATCH_METADATA_NOT_FOUND\b[^\n]*?batch (?P<path>\S+)/_spark_metadata/",
         ),
-        what="The log of the file sink is incomplete[: {path}/_spark_metadata].",
+        what="The file sink's log is incomplete[: {path}/_spark_metadata].",
         why="Files in it were deleted, or the output path was changed but the checkpoint was not.",
-        fix="Restore `_spark_metadata`, or change the path back. To start over, set "
+        fix="Restore `_spark_metadata` from a backup, or change the path back. To start over, set "
         f"{NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
@@ -207,6 +207,6 @@ ENTRIES = (
         why="A write was interrupted, or a file was changed or deleted.",
         fix="Run `headrace start NAME`: it checks the whole checkpoint first and names the entry. "
         "Delete that entry only if it is the newest one and was never committed (`commits` has no "
-        "file with its number); otherwise restore a backup.",
+        "file with its number); otherwise, restore the checkpoint from a backup.",
     ),
 )

@@ -113,11 +113,11 @@ ENTRIES = (
             "NOT_NULL_CONSTRAINT_VIOLATION.*",
         ),
         names=(r"\] (?P<record>[^\n]+?)\.(?:\s|$)",),
-        what="A record in this batch cannot be processed[: {record}].",
-        why="The query cannot handle one of the record's values, for example in a cast, a division "
-        "or a date format.",
-        fix="Make the query tolerate such values with try_cast, try_divide, or a filter that sets "
-        "bad records aside; then run `headrace up`.",
+        what="A record in this batch could not be processed[: {record}].",
+        why="The query failed on one of the record's values, for example in a cast, a division or "
+        "a date format.",
+        fix="Make the query tolerate such values with try_cast or try_divide, or filter out such "
+        "records; then run `headrace up`.",
     ),
     CatalogueEntry(
         "network-in-your-code",
@@ -135,8 +135,8 @@ ENTRIES = (
             r"^(?:sqlalchemy\.exc|pymysql\.err|MySQLdb\S*|oracledb\S*)\.OperationalError\b",
             r"database is locked",
         ),
-        what="A function in the pipeline lost a connection: {type}[: {message}]",
-        why="The service that it calls is down, slow, or unreachable from this machine.",
+        what="A function in the pipeline had a connection error: {type}[: {message}]",
+        why="The service that the function calls is down, slow, or unreachable from this machine.",
         fix="Check the service that the function calls.",
     ),
 )

@@ -6,7 +6,7 @@ from headrace.failures.catalogue_entry import NEW_CHECKPOINT, CatalogueEntry, Fa
 
 _CHOOSE_START = (
     "Go back to the earlier definition (`headrace rollback NAME`), or set "
-    f"{NEW_CHECKPOINT} and choose where its sources start."
+    f"{NEW_CHECKPOINT} and choose where the sources start."
 )
 
 UNKNOWN = CatalogueEntry(
@@ -21,7 +21,7 @@ UNKNOWN = CatalogueEntry(
 VANISHED = CatalogueEntry(
     "vanished",
     FailureKind.RETRY,
-    what="The driver process disappeared without a message.",
+    what="The driver process exited without reporting an error.",
     why="It was killed (kill -9, or the kernel's out-of-memory killer), or the machine went down.",
     fix="If it happens repeatedly, search the system log for `Out of memory: Killed process`, and "
     "read the last lines of `headrace logs NAME`.",
@@ -65,7 +65,7 @@ ENTRIES = (
             r'NumberFormatException: For input string: "\{"',
             r'Expected e\.g\. \{"topicA":.*, got \{',
         ),
-        what="A source of the query was replaced with a different kind of source.",
+        what="A source in the query was replaced with a different kind of source.",
         why="The new source cannot read the position that the previous one stored in the "
         "checkpoint.",
         fix=_CHOOSE_START,
@@ -128,7 +128,7 @@ ENTRIES = (
         why="It refers to an object that exists only in the driver, usually the Spark session, or "
         "its worker could not start.",
         fix="Inside the function, use the batch's `df.sparkSession` instead of a session from "
-        "outside.",
+        "outside. If the worker could not start, see `headrace logs NAME`.",
     ),
     CatalogueEntry(
         "python-runner-slow",
@@ -149,8 +149,8 @@ ENTRIES = (
         ),
         what="The query does not meet a requirement for named sources or for repartitioning state.",
         why="{message}",
-        fix="Do what the message asks for. If a repartition of this checkpoint was started, finish "
-        "it first.",
+        fix="Follow the instructions in the message. If a repartition of this checkpoint was "
+        "started, finish it first.",
     ),
     CatalogueEntry(
         "bridge-stuck",
@@ -160,7 +160,7 @@ ENTRIES = (
             r"Error while obtaining a new communication channel",
             r"\bPy4JNetworkException\b",
         ),
-        what="Python and the JVM cannot communicate.",
+        what="Python and the JVM could not communicate.",
         why="The Py4J gateway is stuck, or a query's thread did not stop when it was asked to.",
         fix="Usually no action is needed. If it happens repeatedly, see `headrace logs NAME`.",
     ),
@@ -173,7 +173,7 @@ ENTRIES = (
             r"(?s)^(?:builtins\.)?(?:Connection\w*Error|BrokenPipeError)\b.*\nraised in py4j$",
         ),
         what="The driver's JVM died.",
-        why="It was killed (by a person, or by the system because of its memory use) or crashed.",
+        why="It was killed by a user or by the out-of-memory killer, or it crashed.",
         fix="If it happens repeatedly, look for `hs_err_pid*.log` in the project folder and for "
         "`Out of memory` in the system log, and adjust spark.driver.memory.",
     ),

@@ -87,8 +87,9 @@ ENTRIES = (
         ),
         what="An input file or folder does not exist[: {path}].",
         why="It was deleted or moved after it had been listed, or it never existed.",
-        fix="Put the file back at the same path; the next attempt will read it. If it is still "
-        "missing, Headrace reports it by name as input-vanished. For a folder, correct the path.",
+        fix="Put the file back at the same path; the next attempt will read it. If the file is "
+        "still missing then, Headrace reports input-vanished and names the file. If a folder does "
+        "not exist, correct its path.",
     ),
     CatalogueEntry(
         "input-vanished",

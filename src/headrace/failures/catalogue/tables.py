@@ -59,17 +59,17 @@ ENTRIES = (
         patterns=(r"CANNOT_CONTINUE_PROCESSING_POST_SCHEMA_EVOLUTION",),
         what="A column of a Delta source was renamed or dropped, or its type changed.",
         why="{message}",
-        fix="Set schemaTrackingLocation on the source and confirm the change as the message says, "
-        f"or set {NEW_CHECKPOINT}.",
+        fix="Set schemaTrackingLocation on the source and confirm the change as described in the "
+        f"message, or set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
         "delta-sink-schema-differs",
         FailureKind.HUMAN,
         conditions=("DELTA_METADATA_MISMATCH", "DELTA_FAILED_TO_MERGE_FIELDS"),
         names=(r"merge fields '(?P<column>[^']+)'",),
-        what="The output does not match the columns of the Delta table[: {column}].",
+        what="The output does not match the Delta table's columns[: {column}].",
         why="{message}",
-        fix="Cast the columns to the table's types, or set the option mergeSchema to allow new "
+        fix="Cast the columns to the table's types, or set the mergeSchema option to allow new "
         "columns.",
     ),
     CatalogueEntry(
@@ -112,7 +112,7 @@ ENTRIES = (
             r"CHECK constraint (?P<rule>\S+)",
             r"NOT NULL constraint violated for column: (?P<rule>\S+?)[.\s]",
         ),
-        what="Rows in this batch violate a constraint of the table[: {rule}].",
+        what="Rows in this batch violate a table constraint[: {rule}].",
         why="Several rows have the same key in MERGE, or a value is missing or not allowed.",
         fix="Keep one row for each key before MERGE (dropDuplicates), or filter out the rows that "
         "violate the constraint.",
@@ -167,7 +167,7 @@ ENTRIES = (
         names=(r"(?:relation|column) \"(?P<name>[^\"]+)\"",),
         what="A table or column does not exist in the database[: {name}].",
         why="{message}",
-        fix="Create or alter the table, or change the columns of the query, then run `headrace "
-        "start NAME`.",
+        fix="Create or alter the table, then run `headrace start NAME`; or change the query's "
+        "columns, then run `headrace up`.",
     ),
 )

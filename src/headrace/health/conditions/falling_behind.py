@@ -18,10 +18,10 @@ BATCHES = 6
 GROWTH = 1.5  # ratio of the newest to the first, with none shorter in between
 LAG_GROWTH = 1.05
 _LIMITS = {
-    Phase.ADD_BATCH: "query processing",
+    Phase.ADD_BATCH: "processing rows",
     Phase.LATEST_OFFSET: "looking for new input",
     Phase.GET_BATCH: "looking for new input",
-    Phase.QUERY_PLANNING: "planning",
+    Phase.QUERY_PLANNING: "planning the query",
     Phase.WAL_COMMIT: "writing the checkpoint",
     Phase.COMMIT_OFFSETS: "writing the checkpoint",
 }
@@ -79,20 +79,18 @@ def _limit(series: Series, now: trend.Trend) -> tuple[str, str]:
     known = series.since(now.begin)
     if now.busy < BUSY:
         return (
-            f"The query is busy only {now.busy:.0%} of the time: it is limited by the rate limit "
-            "of its source (max_rows, max_files) or by its trigger (every=).",
+            f"The query is busy only {now.busy:.0%} of the time: it is limited by the "
+            "source's rate limit (max_rows, max_files) or by the trigger (every=).",
             "Raise the rate limit, or trigger more often.",
         )
     spent = {name: total(known, f"ms.{name}") for name in _LIMITS}
     most = max(spent, key=lambda name: spent[name])
     share = spent[most] / max(1.0, sum(spent.values()))
-    cause = (
-        f"The query is always busy: {share:.0%} of the time is spent on {_LIMITS[most]} ({most})."
-    )
+    cause = f"The query is always busy: {share:.0%} of the time is spent {_LIMITS[most]} ({most})."
     if most is Phase.ADD_BATCH:
         return cause, (
-            "Use more cores (spark.master) and more input partitions, or reduce the work of the "
-            "query: filter before joins, parse fewer fields. Look under “Why is it slow?” on the "
-            "page to see what would help most."
+            "Use more cores (spark.master) and more input partitions, or make the query do "
+            "less work: filter before joins, parse fewer fields. Look under “Why is it slow?” on "
+            "the page to see what would help most."
         )
     return cause, "Look under “Why is it slow?” on the page to see what would help most."

@@ -62,8 +62,8 @@ def _future_times_finding(query: QueryView, ahead: list[Bucket]) -> Finding:
     now, newest = query.series.end, ahead[-1].last.get("event.max", 0.0)
     return Finding(
         slug="event-time-in-future",
-        what=f"Event times are in the future{_format_counts(query, ahead)}: the newest is "
-        f"{clock(newest)}, {span(newest - now)} ahead of the clock.",
+        what=f"The newest event time is {clock(newest)}, {span(newest - now)} ahead of the clock"
+        f"{_format_counts(query, ahead)}.",
         cause="A producer's clock is wrong, or milliseconds are read as seconds.",
         fix="Filter out such rows before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). Otherwise the watermark follows '
@@ -79,4 +79,6 @@ def _format_counts(query: QueryView, ahead: list[Bucket]) -> str:
         return ""
     found = query.examples.get("ahead")
     example = f", for example {found}" if found else ""
-    return f" (about {total(ahead[-1:], 'ahead'):,.0f} of {rows:,.0f} rows{example})"
+    return (
+        f" (about {total(ahead[-1:], 'ahead'):,.0f} of {rows:,.0f} rows are in the future{example})"
+    )

@@ -63,8 +63,8 @@ def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) 
         f"{moment(since, query.series.end)}.",
         cause=f"The source of {name} had no rows when the query started (a failed load, a wrong "
         "path, a filter that removes every row), or its rows were deleted later.",
-        fix=f"Fill {name}. If the query reads it only once, at the start, restart the pipeline. To "
-        f"keep rows without a match, use a left join. {REPROCESS}",
+        fix=f"Load rows into {name}. If the query reads the table only once, when it starts, "
+        f"restart the pipeline. To keep rows without a match, use a left join. {REPROCESS}",
         since=since,
         where=about.get("place"),
     )

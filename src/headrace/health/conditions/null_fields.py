@@ -99,8 +99,8 @@ def _finding(
     unknown: Mapping[str, float],
     severity: Severity,
 ) -> Finding:
-    place, source = about.get("place"), about.get("source", "its source")
-    where = f"{about.get('call', 'the source')} ({place})" if place else about.get("call", "it")
+    place, source = about.get("place"), about.get("source", "the source")
+    where = about.get("call", "the source") + (f" ({place})" if place else "")
     since = f" since {moment(shift.since, query.series.end)}" if shift.before is not None else ""
     before = f" ({shares.percent(shift.before)} before)" if shift.before else ""
     what = f"`{field}` is null in {shift.rows_in_words}{since}{before}"
@@ -108,16 +108,16 @@ def _finding(
         f"The producer of {source} no longer sends `{field}`, or sends it with a type that does "
         "not match the schema."
     )
-    fix = f"Ask the producer of {source} to send `{field}` again, or change the schema of {where}"
+    fix = f"Ask the producer of {source} to send `{field}` again, or change the schema in {where}"
     if unknown:
         new, share = next(iter(unknown.items()))
         what += f"; {shares.percent(share)} of records have an unknown field `{new}`"
         cause = f"The producer of {source} probably renamed `{field}` to `{new}`."
-        fix = f"Add `{new}` to the schema of {where}, or ask the producer of {source} to send "
+        fix = f"Add `{new}` to the schema in {where}, or ask the producer of {source} to send "
         fix += f"`{field}` again"
         if shift.before is None:
             cause = f"The schema has `{field}`, but the records from {source} have `{new}`."
-            fix = f"Rename `{field}` to `{new}` in the schema of {where}"
+            fix = f"In {where}, rename `{field}` to `{new}` in the schema"
     fix += ". Rows that were already written keep their nulls, unless the input is read again with "
     fix += "a new checkpoint."
     return Finding(

@@ -17,7 +17,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     since = moment(outage.since, view.last_line_at or outage.since)
     yield Finding(
         slug="source-unanswered",
-        what=f"Its source has not answered since {since}: {outage.error}.",
+        what=f"The source has not answered since {since}: {outage.error}.",
         cause=_cause(outage.error),
         fix="Start the broker, or correct its address, the network or the firewall. The query then "
         "continues from its last position and reads the records that the topic still has."

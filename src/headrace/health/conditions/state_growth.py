@@ -17,12 +17,12 @@ SOON_S = 86_400.0
 _WHY = {
     "stateStoreSave": (
         "an aggregation",
-        "No event time with a watermark is among its grouping keys, so no group is ever complete.",
-        "Use withWatermark and group by a window of that event time, or use fewer keys.",
+        "The grouping keys include no event time with a watermark, so no group is ever complete.",
+        "Use withWatermark and group by a window over the event time, or use fewer keys.",
     ),
     "dedupe": (
         "dropDuplicates",
-        "It keeps every key forever, because no event time with a watermark is among its columns.",
+        "The columns include no event time with a watermark, so no key is ever removed.",
         "Use withWatermark and dropDuplicatesWithinWatermark.",
     ),
     "symmetricHashJoin": (
@@ -34,7 +34,7 @@ _WHY = {
 _OWN = (
     "your own function",
     "The function sets no timeout or TTL, or never clears its state.",
-    "Set a timeout or a TTL, or clear the state when a key is done.",
+    "Set a timeout or a TTL, or clear the state when a key is no longer needed.",
 )
 
 

@@ -37,8 +37,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         slug="watermark-held",
         what=f"The watermark {stays}, so results are held back: {names} {has} delivered no rows "
         f"since {moment(since, now)}, while other inputs have delivered {sum(rows):,.0f} rows.",
-        cause="The watermark of a query is that of its slowest input. An idle input "
-        "holds the watermark back, which delays windows and joins.",
+        cause="A query's watermark follows its slowest input, so an idle input holds the watermark "
+        "back and delays windows and joins.",
         fix=f"Find out why {names} {is_} idle. If that is normal, make the source send a record "
         'from time to time, or set "spark.sql.streaming.multipleWatermarkPolicy" = "max" for this '
         "pipeline (rows from the slower input may then be dropped as late).",
