@@ -224,7 +224,7 @@ def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
     said = AlertTopics().tick(work)
 
-    assert any("alerttopics.json cannot be written" in one for one in said)
+    assert any("alerttopics.json could not be written" in one for one in said)
 
 
 def test_rows_that_were_lost_are_counted_on_by_another_relay(tmp_path: Path) -> None:

@@ -501,7 +501,7 @@ STORIES = [
     ),
     Story(
         "a process that stays after its last words is killed",
-        ["kill: the process did not end"],
+        ["kill: the process did not exit"],
         live=alive(*working(20), exit_seen=20.0),
         after_s=35.0,
     ),

@@ -165,7 +165,7 @@ def next_steps(seen: ViewState) -> list[str]:
         '  headrace sql "SELECT level, count(*) FROM history GROUP BY level"',
         f"  kill -9 {jvm or '<jvm pid>':<28} the pipeline restarts; no row is lost or duplicated",
         "  edit pipelines/metrics.py, then headrace status",
-        "Ctrl-C ends the demo and counts lost and duplicated rows.",
+        "Press Ctrl-C to end the demo and count lost and duplicated rows.",
     ]
 
 

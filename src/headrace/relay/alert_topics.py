@@ -83,7 +83,7 @@ class AlertTopics:
                 alert_topic_status.write(work.places, states)
                 self._written = states
             except OSError as exc:
-                problems.append(f"alerttopics.json cannot be written: {exc.strerror or exc}")
+                problems.append(f"alerttopics.json could not be written: {exc.strerror or exc}")
         return problems
 
     def _remember(self, work: Workspace) -> None:

@@ -70,7 +70,7 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
     });
   } catch {
     throw new Problem({ slug: "unreachable", what: "The server is not responding.",
-      fix: "Wait for the supervisor to restart it. If no supervisor is running, run headrace up." }, 0);
+      fix: "Wait for the supervisor to restart the server. If no supervisor is running, run headrace up." }, 0);
   }
   const json = await response.json().catch(() => (response.ok ? null : {}));
   if (json === null) throw new Problem({ slug: "unreadable", what: "The server's response is not valid JSON.", fix: "Reload the page." }, response.status);

@@ -182,7 +182,7 @@ async function history(names) {
   const values = found.queries[query];
   const note = document.getElementById("chart-note");
   if (!values || !values.at.length) {
-    note.textContent = known.length ? `No batches of ${query} in this range.` : "No data yet: the pipeline has not run.";
+    note.textContent = known.length ? `${query} has no batches in this range.` : "No data yet: the pipeline has not run.";
     charts.replaceChildren();
     isLinked = false;
     return;

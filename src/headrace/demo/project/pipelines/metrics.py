@@ -55,7 +55,7 @@ def history(logs):
 )
 def logins(history):
     """Logins per minute of event time. Late logins are added to their minute for 10 minutes, then
-    dropped and counted. A stream used as input means its committed output."""
+    dropped and counted. A stream used as an input provides its committed output."""
     return (
         history.where("metric = 'login'")
         .withWatermark("timestamp", "10 minutes")
@@ -91,7 +91,7 @@ def overloaded():
 @hr.stream(
     to=hr.alert(key="cluster_id", title="Cluster {cluster_id} is silent"),
     mode="update",
-    every="3 seconds",  # notices a silence within 10 seconds after its minute
+    every="3 seconds",  # detects a silence within 10 seconds of its one-minute limit
 )
 def silent(heartbeats):
     """One row when a cluster has sent nothing for a minute, and one when it is back."""
