@@ -97,7 +97,7 @@ def init(options: Options, directory: str) -> None:
 
     The project has settings, one pipeline and sample input.
 
-    Existing files are never overwritten: if any of the files exists, nothing is written.
+    Existing files are never overwritten: if any of the project's files exists, nothing is written.
     """
     folder = Path(options.project or ".") / directory
     for path in write(folder):

@@ -199,7 +199,7 @@ def _diff_versions(work: Workspace, old: str, new: str) -> tuple[str, ...]:
 def rollback(work: Workspace, plan: Rollback) -> str:
     asked = replace(request(work, Action.ROLLBACK, plan.pipeline), version=plan.target)
     got = ask(work, asked)
-    return got.text or f"{plan.pipeline} is going back to {plan.target}; see headrace status"
+    return got.text or f"{plan.pipeline} is rolling back to {plan.target}; see headrace status"
 
 
 def who() -> str:

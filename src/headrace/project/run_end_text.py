@@ -14,7 +14,7 @@ _HOW = {
     "clean": "stopped cleanly after batch {batch}",
     "ended": "finished with batch {batch}",
     "cut": "CUT after batch {batch}; the next start repeats the batch that was running",
-    "failed": "failed; its last good batch is {batch}",
+    "failed": "failed; its last committed batch is {batch}",
 }
 
 _WORDS = {

@@ -122,7 +122,9 @@ class AlertTopics:
         asked_since = taker.since if taker else now  # the relay may have been down
         if now < max(ended_at, asked_since) + LEFT_S:
             return True
-        logger.error("giving up on alert rows of query %s in topic %s", one.query, one.topic.topic)
+        logger.error(
+            "giving up on alert rows from query %s in topic %s", one.query, one.topic.topic
+        )
         return False
 
     def _state(self, one: WantedTopic) -> TopicAlerts:

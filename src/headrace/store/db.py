@@ -208,7 +208,8 @@ def _open(path: Path, schema: migrations.Schema, clock: Callable[[], float]) -> 
         )
     if problem:
         conn.note = (
-            f"{path.name} was damaged ({problem}); kept as {moved.name} and replaced by a new one"
+            f"{path.name} was unusable ({problem}); renamed it to {moved.name} "
+            "and created a new one"
         )
         if schema.disposable:
             recovery.forget_oldest(path)
@@ -275,7 +276,7 @@ def _check(conn: Store, schema: migrations.Schema) -> None:
     elif version > len(schema.steps):
         if schema.disposable:
             raise _UnusableError(
-                f"it was written by a newer Headrace "
+                "it was written by a newer Headrace "
                 f"(schema {version} instead of {len(schema.steps)})"
             )
         raise _newer(conn.path, version, schema)

@@ -97,7 +97,7 @@ def why_stop(situation: Situation, live: LiveRun) -> str | None:
             return f"version {desired.version} replaces {live.spec.version}"
         return f"restarted by {desired.by}" if desired.by else "restarted"
     if live.has_passed_gaps:  # only a new run can turn the checks on
-        return "past the accepted gap; restarting with data-loss checks on"
+        return "the accepted gap has been skipped; restarting with data-loss checks on"
     return None
 
 
@@ -108,7 +108,7 @@ def _decide_draining(live: LiveRun, timeout_s: float, kill_s: float, now: float)
     if orders.cut_at is not None:  # no batch to wait for, only the end of the driver
         deadline = min(deadline, orders.cut_at + kill_s)
     if now >= deadline:
-        return Kill(f"did not stop within {span(deadline - drain_at)} of the request")
+        return Kill(f"it did not stop within {span(deadline - drain_at)} of the request")
     if orders.wants_cut and orders.cut_at is None:
         if now >= drain_at + CUT_AFTER_S:
             return Cut(orders.drain_reason)

@@ -114,9 +114,9 @@ def _refuse_to_replace(request: Request, known: KnownPipeline) -> None:
     raise ControlError(
         f'The supervisor is already running "{request.pipeline}": version {current.version}, '
         f"profile {current.profile}.",
-        why="Only one run of a pipeline at a time can use its checkpoints.",
-        fix=f"Run `headrace run {name} --replace`: it drains the running version, and restores it "
-        "when your run ends.",
+        why="Only one run at a time can use a pipeline's checkpoints.",
+        fix=f"Run `headrace run {name} --replace`, which drains the running version and restores "
+        "it when your run ends.",
         slug="kept-running",
     )
 
