@@ -290,7 +290,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/") { const box = document.querySelector("[data-search]"); if (box) { event.preventDefault(); box.focus(); } }
   if (event.key === "?") {
     const keys = [["g then o, l, s, a, q, c, u", "go to overview, live, SQL, alerts, quarantine, checkpoints, audit"],
-      ["/", "search on this page"], ["t", "light or dark"], ["Ctrl + Enter", "run the query (in the SQL editor)"], ["Esc", "close"]];
+      ["/", "search on this page"], ["t", "switch between light and dark"], ["Ctrl + Enter", "run the query (in the SQL editor)"], ["Esc", "close"]];
     confirm("Keys", table([{ name: "key", get: (k) => h("kbd", {}, k[0]) }, { name: "action", get: (k) => k[1] }], keys), "Close");
   }
 });

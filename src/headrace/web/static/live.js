@@ -18,9 +18,9 @@ function showList() {
         { name: "pipeline", get: (t) => h("a", { href: path("pipelines", t.pipeline) }, t.pipeline) },
         { name: "key", get: (t) => t.key.join(", ") },
         { name: "chart", get: (t) => t.chart || "table" },
-        { name: "for programs", get: (t) => h("code", {}, `GET /api/live/${t.name}${t.key.map((k) => `/{${k}}`).join("")}`) },
+        { name: "API", get: (t) => h("code", {}, `GET /api/live/${t.name}${t.key.map((k) => `/{${k}}`).join("")}`) },
       ], seen.tables)
-      : h("p", {}, "No live tables. A query with ", h("code", {}, "to=hr.live(key=…, chart=…, x=…, y=…)"), " writes one."));
+      : h("p", {}, "No live tables. A query with ", h("code", {}, "to=hr.live(key=…, chart=…, x=…, y=…)"), " creates one."));
   });
 }
 
