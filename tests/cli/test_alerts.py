@@ -126,7 +126,7 @@ def test_a_channel_is_tried(project: Project) -> None:
     assert body == {"channel": "hook", "replies": {"trigger": "200 ok", "resolve": "200 ok"}}
     kinds = [one.json()["kind"] for one in got]
     assert kinds == ["trigger", "resolve"] * 2
-    assert got[0].json()["title"] == "Test of the channel hook"
+    assert got[0].json()["title"] == "Test notice for channel hook"
 
 
 def test_the_reply_of_a_service_that_rejects_is_shown(project: Project) -> None:

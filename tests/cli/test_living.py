@@ -559,7 +559,7 @@ def test_rollback_of_a_pipeline_that_needs_attention_says_that_nothing_is_draine
 
     plan = living.headrace("rollback", "hello", input="n\n")
 
-    assert "is not running: the other version starts" in plan.stdout
+    assert "is not running: the other version will start" in plan.stdout
     assert "drained" not in plan.stdout
 
 

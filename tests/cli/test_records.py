@@ -301,8 +301,8 @@ def test_events_tell_of_outages_and_of_files_that_changed(project: Project) -> N
     words = project.headrace("events", "hello").stdout
 
     for part in (
-        f"kept: its source does not answer: {refused}",
-        "kept: its source answers again, after 72 s",
+        f"kept: its source is not responding: {refused}",
+        "kept: its source is responding again, after 72 s",
         "kept: batch 3: 1 input file vanished before being read: /in/3.txt; "
         "2 input files changed after being listed: /in/4.txt, /in/5.txt",
     ):

@@ -81,4 +81,4 @@ def test_alert_rows_that_nobody_took_are_awaited(tmp_path: Path) -> None:
     rows.parent.mkdir(parents=True)
     rows.write_text("{}\n")
 
-    assert read_progress.pending(settings, demo) == ["1 files of alert rows are not stored yet"]
+    assert read_progress.pending(settings, demo) == ["1 files with alert rows are not stored yet"]

@@ -401,7 +401,7 @@ def refused_untouched(project: rig.Project, words: tuple[str, ...]) -> str:
 def test_a_taken_port_of_the_spark_ui_moves_it_to_the_next(lived: Lived) -> None:
     assert f"could not bind on port {lived.port}" in lived.said
     assert f"Attempting port {lived.port + 1}" in lived.said
-    assert "finished: all its input is processed" in lived.said
+    assert "finished: all input has been processed" in lived.said
 
 
 def test_a_run_leaves_no_secret_and_shows_its_checkpoints_to_nobody_else(lived: Lived) -> None:

@@ -231,7 +231,7 @@ def test_a_script_that_stops_spark_too_early_is_told_to_wait_and_one_that_ends_k
     project.give("three")
     project.headrace("run", "untimely.py", "--", "0")
     kept = project.headrace("events", "untimely")
-    assert "the script has ended; Headrace keeps its queries running: lines" in kept
+    assert "the script has finished; Headrace keeps its queries running: lines" in kept
 
     written = [file.read_text() for file in (project.folder / "out").glob("*.txt")]
     assert sorted("".join(written).split()) == ["one", "three", "two"]

@@ -49,7 +49,7 @@ def test_the_exit_code_of_run_says_how_it_ended(
         ({"batch": 7, "how": "clean"}, "kept: stopped cleanly after batch 7"),
         ({"batch": None, "how": "clean"}, "kept: stopped cleanly before its first batch"),
         ({"batch": None, "how": "cut"}, "kept: CUT in its first batch"),
-        ({"batch": 7, "how": "failed"}, "kept: failed; its last good batch is 7"),
+        ({"batch": 7, "how": "failed"}, "kept: failed; its last committed batch is 7"),
         ({"batch": 7, "how": "novel"}, "kept: ended (novel) at batch 7"),
     ],
 )

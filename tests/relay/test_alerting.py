@@ -215,7 +215,7 @@ def test_a_topic_whose_broker_is_gone_is_given_up_after_a_day(
     monkeypatch.setattr("headrace.relay.alert_topics.LEFT_S", 0.0)
     assert asked(work, alerting) == ["other"]
 
-    assert caplog.messages == ["giving up on alert rows of query hot in topic headraceAlerts"]
+    assert caplog.messages == ["giving up on alert rows from query hot in topic headraceAlerts"]
 
 
 def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
     said = AlertTopics().tick(work)
 
-    assert any("alerttopics.json cannot be written" in one for one in said)
+    assert any("alerttopics.json could not be written" in one for one in said)
 
 
 def test_rows_that_were_lost_are_counted_on_by_another_relay(tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_newer_history_is_set_aside(tmp_path: Path) -> None:
     conn = db.open_history(path)
 
     assert works(conn)
-    assert "a newer Headrace wrote it" in (conn.note or "")
+    assert "it was written by a newer Headrace" in (conn.note or "")
     conn.close()
 
 

@@ -441,7 +441,7 @@ STORIES = [
     ),
     Story(
         "then it is killed",
-        ["kill: did not stop within 45 s"],
+        ["kill: it did not stop within 45 s"],
         live=alive(*working(20), orders=Orders(drain_at=20, drain_reason="stopped by ann")),
         after_s=65.0,
         desired=STOPPED,
@@ -501,7 +501,7 @@ STORIES = [
     ),
     Story(
         "a process that stays after its last words is killed",
-        ["kill: the process did not end"],
+        ["kill: the process did not exit"],
         live=alive(*working(20), exit_seen=20.0),
         after_s=35.0,
     ),
@@ -546,7 +546,7 @@ STORIES = [
     # The watchdog
     Story(
         "a run that has left behind what was gone makes room for a strict one",
-        ["drain: past the accepted gap"],
+        ["drain: the accepted gap has been skipped"],
         live=alive(*working(60), past_gaps=True, accepted_gaps=()),
         after_s=60.0,
     ),

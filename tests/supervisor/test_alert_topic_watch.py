@@ -87,7 +87,7 @@ def test_an_old_topic_with_rows_that_wait_counts_like_the_new_one(tmp_path: Path
 
     why = "the relay is not responding (see relay.log)"
     assert bench.open() == [
-        f"Alert rows of hot in the topic headraceAlerts are not being read: {why}",
+        f"Alert rows from hot in the topic headraceAlerts are not being read: {why}",
         "Cluster 1",
     ]
 
@@ -101,7 +101,7 @@ def test_rows_that_nobody_takes_are_an_alert_until_they_are(tmp_path: Path) -> N
     bench.take(1)
     bench.take(1)
     assert bench.open() == [
-        "Alert rows of hot in the topic headraceAlerts are not being read: "
+        "Alert rows from hot in the topic headraceAlerts are not being read: "
         "127.0.0.1:1 does not answer."
     ]
 
@@ -122,7 +122,7 @@ def test_rows_that_were_deleted_before_they_were_taken_are_an_alert_for_a_day(
     bench.take(NEWS_S - 2)
     assert bench.open() == [
         "1,200 rows in the topic headraceAlerts were deleted before they were read:"
-        " alerts of hot may be missing, or stay open"
+        " alerts from hot may be missing or may stay open"
     ]
 
     bench.take(1)

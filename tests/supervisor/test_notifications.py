@@ -64,7 +64,7 @@ def test_a_poison_batch_pages_once_and_is_resolved_with_the_same_key(
     assert opened["payload"]["severity"] == "critical"
     assert "needs attention" in opened["payload"]["summary"]
     details = opened["payload"]["custom_details"]
-    assert details["Headrace"] == "It does not restart the pipeline."
+    assert details["Headrace"] == "Does not restart the pipeline."
     assert "headrace start orders" in details["What to do"]
     assert details["Since"]
     last = project.outcome(project.runs("orders")[2].run)

@@ -74,9 +74,9 @@ def show(options: Options, number: int, json_: bool) -> None:
 @click.argument("channel")
 @pass_options_and_json
 def test(options: Options, channel: str, json_: bool) -> None:
-    """Send a test notice to a channel, and resolve it.
+    """Send a test notice to a channel, then resolve it.
 
-    Shows the reply of the service; the exit code is 1 if the service rejects the notice.
+    Shows the service's reply; the exit code is 1 if the service rejects the notice.
     """
     replies = project_alerts.send_test(options.open(), channel)
     if json_:
@@ -95,7 +95,7 @@ def listen(port: int, json_: bool) -> None:
     """Receive notices on this machine, and print them.
 
     Use the printed address as the `url` of a channel (pagerduty, slack, teams, webhook) to see what
-    the channel sends, without an account at that service.
+    the channel sends; you do not need an account with that service.
     """
     from headrace.alerts.local_receiver import Received, Receiver, Reply, reply_as_service
 

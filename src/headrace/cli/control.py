@@ -55,7 +55,7 @@ def _confirm_gaps(work: Workspace, name: str, *, yes: bool) -> list[Gap]:
 def stop(options: Options, name: str, cut: bool) -> None:
     """Stop a pipeline at a batch boundary.
 
-    Reports the last batch of each query, and whether it was cut at the deadline (exit code 1).
+    Reports each query's last batch, and whether the query was cut at the deadline (exit code 1).
     """
     text, code = _stop(options.open(), name, cut=cut)
     click.echo(text)
@@ -77,7 +77,7 @@ def _stop(work: Workspace, name: str, *, cut: bool) -> tuple[str, int]:
         ended = control.await_end(work, before, limits.timeout_s + 2 * limits.kill_s + 10)
     if ended is None:
         raise ControlError(
-            f'"{pipeline}" was asked to stop but has not ended.',
+            f'"{pipeline}" was asked to stop but is still running.',
             where=str(work.places.log(before.name)),
             fix=f"Check its state: headrace status {pipeline}. To stop it without waiting: "
             f"headrace stop {pipeline} --cut",
@@ -113,5 +113,5 @@ def rollback(options: Options, name: str, version: str | None, yes: bool) -> Non
     plan = control.plan_rollback(work, name, version)
     click.echo(plan.in_words())
     if not yes:
-        click.confirm("Go back?", abort=True)
+        click.confirm("Roll back?", abort=True)
     click.echo(control.rollback(work, plan))

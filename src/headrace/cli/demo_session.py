@@ -92,7 +92,7 @@ def _broker(work: Workspace, interrupts: Interrupts) -> Iterator[kafka_transport
         with spinner.show("starting the broker"):
             kafka.start_broker(work.places, int(port), is_cancelled=interrupts.is_set, of_demo=True)
         if not interrupts.is_set():
-            say(f"Kafka listens on {found.servers}")
+            say(f"Kafka is listening on {found.servers}")
         yield found
     finally:
         kafka.stop_broker(work.places)
@@ -213,7 +213,7 @@ class _Session:
             watcher.look()
             if watcher.is_over():
                 return False
-            words = f"no more input; finishing: {left[0]} (Ctrl-C stops the demo now)"
+            words = f"no more input; still waiting: {left[0]} (Ctrl-C stops the demo now)"
             screen.show(watcher.take_snapshot(words))
             time.sleep(POLL_S)
         watcher.look()
@@ -241,7 +241,7 @@ class _Session:
     def _check_generator(self) -> None:
         if self.generator.code is not None:
             raise SetupError(
-                f"The log generator ended unexpectedly, with code {self.generator.code}.",
+                f"The log generator exited unexpectedly with code {self.generator.code}.",
                 why=process.tail_of(self.demo.generator_log).strip() or "It printed nothing.",
                 where=str(self.demo.generator_log),
                 fix=f"Check the disk space{' and the broker' * self.options.kafka}, then resume "
@@ -260,13 +260,13 @@ def _report(
         say(f"details: headrace --project {options.folder} why {PIPELINE}")
         return run_end_text.code_of(ended.exit, needs_attention=True, script=False)
     if not ended.is_read:
-        say("not all input was read, so nothing was counted; the next start reads the rest")
+        say("not all input was read, so nothing was counted; the next run reads the rest")
         return 1 if options.for_s is not None else run_end_text.stop_code(ended.exit)
     found = count_outputs(transport, demo)
     latencies = transport.latencies()
     for line in (*terminal_view.summary(found), *terminal_view.latencies(latencies)):
         say(line, colour="green" if found.is_right else "red")
-    say(f"the project is kept in {options.folder}; {options.command} resumes it")
+    say(f"the project is in {options.folder}; to resume it: {options.command}")
     if options.json:
         print_line(watcher.to_json(found, latencies))
     return 0 if found.is_right and run_end_text.stop_code(ended.exit) == 0 else 1

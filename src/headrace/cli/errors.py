@@ -30,7 +30,7 @@ def show_error(error: Error, json_: bool = False) -> None:
 
 def in_words(body: Mapping[str, Any], colour: str = "red") -> str:
     """Format the result of `Error.as_dict()` for people."""
-    lines = [click.style(str(body.get("what") or "It failed without a message."), fg=colour)]
+    lines = [click.style(str(body.get("what") or "Unknown error (no message)."), fg=colour)]
     for name in ("why", "where", "fix"):
         if body.get(name):
             text = str(body[name]).rstrip().replace("\n", "\n" + " " * 9)

@@ -45,7 +45,7 @@ def logs(
 @click.option("--all", "all_", is_flag=True, help="Also show progress, idle and heartbeat events.")
 @pass_options_and_json
 def events(options: Options, name: str, follow: bool, count: int, all_: bool, json_: bool) -> None:
-    """Show what happened: starts, ends, failures.
+    """Show what happened: starts, stops and failures.
 
     --json prints one object per line.
     """

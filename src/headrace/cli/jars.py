@@ -65,10 +65,10 @@ def _print_older(version: str | int | None) -> None:
 @click.argument("name", type=click.Choice(list(bundles.BUNDLES)))
 @as_json
 def fetch(name: str, json_: bool) -> None:
-    """Fetch jars with Maven, once for this installation.
+    """Fetch jars with Maven, once per installation.
 
-    Sessions then need no network. Run it again after you update PySpark: jars for a different
-    version are ignored.
+    Sessions then need no network access. Run it again after you update PySpark: jars for a
+    different version are ignored.
     """
     bundle = bundles.BUNDLES[name]
     with spinner.show(f"fetching {bundle.what} with Maven", quiet=json_):
@@ -88,7 +88,7 @@ def fetch_bundle(bundle: Bundle) -> list[Path]:
         raise SetupError(
             "Maven is required to fetch jars, but was not found.",
             why=f"The program {MAVEN} is not on PATH.",
-            fix="Install it (Debian: apt-get install maven), or copy these jars to "
+            fix="Install Maven (Debian: apt-get install maven), or copy these jars to "
             f"{target} yourself: {bundles.coordinate(bundle) or bundle.what}",
             slug="maven-missing",
         )

@@ -44,7 +44,7 @@ def kafka() -> None:
 
 @kafka.command()
 @click.option(
-    "--port", type=click.IntRange(1, 65535), help="The default is 9092, or the next free port."
+    "--port", type=click.IntRange(1, 65535), help="Port; default: 9092, or the next free port."
 )
 @pass_options_and_json
 def up(options: Options, port: int | None, json_: bool) -> None:
@@ -53,7 +53,7 @@ def up(options: Options, port: int | None, json_: bool) -> None:
     with spinner.show("starting the broker", quiet=json_):
         found = start_broker(work.places, port)
     servers, pid = found.servers, found.process.pid
-    words = f"Kafka listens on {servers} (process {pid})"
+    words = f"Kafka is listening on {servers} (process {pid})"
     output.print_either(words, {"servers": servers, "pid": pid}, json_=json_)
 
 
@@ -213,8 +213,7 @@ def _start_error(why: str, log: Path) -> SetupError:
         "The Kafka broker did not start.",
         why=why[-2000:],
         where=str(log),
-        fix="Use another port: headrace kafka up --port PORT. To start with empty topics, delete "
-        "the "
-        "broker's data: headrace kafka down --delete",
+        fix="If the port is in use, choose another: headrace kafka up --port PORT. If the broker's "
+        "data is damaged, delete it and all topics: headrace kafka down --delete",
         slug="broker-start",
     )

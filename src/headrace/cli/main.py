@@ -22,7 +22,7 @@ from headrace.spelling import closest
 
 # In the order in which a new user needs them. A test compares the texts with the commands' help.
 COMMANDS = {
-    "demo": ("headrace.cli.run:demo", "See a streaming application at work, on files or on Kafka"),
+    "demo": ("headrace.cli.run:demo", "See a streaming application at work, with files or Kafka"),
     "init": ("headrace.cli.scaffold:init", "Create a small working project"),
     "check": ("headrace.cli.check:check", "Find every problem without starting a query"),
     "run": ("headrace.cli.run:run", "Run a pipeline or script in the foreground"),
@@ -33,7 +33,7 @@ COMMANDS = {
     "wait": ("headrace.cli.status:wait", "Wait for a state; exit with code 1 on timeout"),
     "progress": ("headrace.cli.history:progress", "Show the progress of each query"),
     "logs": ("headrace.cli.history:logs", "Show the output of a pipeline's driver"),
-    "events": ("headrace.cli.history:events", "Show what happened: starts, ends, failures"),
+    "events": ("headrace.cli.history:events", "Show what happened: starts, stops and failures"),
     "versions": ("headrace.cli.history:versions", "List deployed versions"),
     "alerts": ("headrace.cli.alerts:alerts", "Alerts from pipelines and from hr.alert sinks"),
     "quarantine": ("headrace.cli.quarantine:quarantine", "Records that could not be parsed"),
@@ -44,7 +44,7 @@ COMMANDS = {
     "rollback": ("headrace.cli.control:rollback", "Go back to an earlier version"),
     "jars": ("headrace.cli.jars:jars", "Jars for the Kafka connector and a development broker"),
     "kafka": ("headrace.cli.kafka:kafka", "A Kafka broker for development, on this machine"),
-    "lag": ("headrace.cli.status:lag", "Show how far queries lag behind in Kafka"),
+    "lag": ("headrace.cli.status:lag", "Show how far queries are behind in Kafka"),
     "token": ("headrace.cli.token:token", "Print a link to the web page"),
     "service": ("headrace.cli.service:service", "Run the supervisor under systemd"),
     "warm": ("headrace.cli.warm:warm", "Make pipelines start faster on this machine"),

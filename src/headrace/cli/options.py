@@ -60,7 +60,9 @@ def shared_options(command: F) -> F:
 
 def as_json(command: F) -> F:
     """`--json`: the same data for programs. An error is then a JSON object on stdout, too."""
-    return click.option("--json", "json_", is_flag=True, help="Print JSON for programs.")(command)
+    return click.option("--json", "json_", is_flag=True, help="Print machine-readable JSON.")(
+        command
+    )
 
 
 def pass_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -114,7 +114,7 @@ def overview(seen: Overview) -> RenderableType:
     parts += [Text(problem, style="yellow") for problem in problems if problem]
     parts += [Text(hint, style="dim") for hint in seen.hints]
     if seen.page:
-        parts.append(Text(f"page: {seen.page} (headrace token prints a link)", style="dim"))
+        parts.append(Text(f"page: {seen.page} (headrace token prints a login link)", style="dim"))
     return Group(*parts)
 
 
@@ -190,7 +190,7 @@ def _behind(query: QueryStatus) -> str:
 
 
 def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None:
-    numbers = ("records behind", "oldest waits", "caught up in", "lost in", "measured")
+    numbers = ("records behind", "oldest waiting", "caught up in", "data loss in", "measured")
     table = grid("query", *numbers, "", right=numbers, wrap=[""])
     for lag in found:
         lost = lag.lost_records
@@ -219,7 +219,7 @@ def print_lag(found: Sequence[QueryLag], at: float, *, partitions: bool) -> None
     for lag in found:
         if lag.group_problem:
             name, problem = f"{lag.pipeline}/{lag.query}", lag.group_problem
-            words = f"The consumer group of {name} is stuck: {problem}"
+            words = f"The consumer group for {name} could not be updated: {problem}"
             console().print(Text(words, style="red"))
 
 

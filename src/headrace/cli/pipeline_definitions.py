@@ -110,7 +110,7 @@ def child_spec(work: Workspace, version: str, pipeline: str, file: str = "") -> 
 def _problems(ended: Exit) -> list[Error]:
     bodies = list(ended.all_problems)
     if not bodies and ended.code != 0:
-        bodies = [{"what": f"The check ended with code {ended.code} and no message."}]
+        bodies = [{"what": f"The check exited with code {ended.code} without reporting an error."}]
     kind = SetupError if ended.code == 3 else DefinitionError
     return [error_from_dict(body, kind) for body in bodies]
 
@@ -122,7 +122,7 @@ def _read(work: Workspace, version: str, target: Target) -> Definition:
         raise SetupError(
             f'The check of "{target.pipeline}" succeeded but wrote no definition.',
             where=str(path),
-            fix="Run the check again. If that does not help, delete the folder of this version.",
+            fix="Run the check again. If that does not help, delete this version's folder.",
             slug="no-definition",
         )
     return Definition.from_json(body)

@@ -20,7 +20,7 @@ from headrace.spelling import closest
 @click.group()
 @shared_options
 def quarantine() -> None:
-    """Records that could not be parsed, kept with the reason."""
+    """Records that could not be parsed, each with the reason."""
 
 
 @quarantine.command("list")
@@ -35,7 +35,7 @@ def quarantine() -> None:
 )
 @pass_options_and_json
 def list_(options: Options, name: str | None, newest: int, json_: bool) -> None:
-    """Count the records by reason, and show the newest.
+    """Count records by reason and show the newest ones.
 
     NAME is a pipeline or a view; the default is all.
     """

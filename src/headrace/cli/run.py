@@ -25,10 +25,10 @@ DEMO_RATE = 300  # lines per second; two cores keep up easily
 def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> None:
     """Run a pipeline or script in the foreground.
 
-    Ctrl-C drains it: every query stops at a batch boundary. Press Ctrl-C again to cut.
+    Ctrl-C drains it: every query stops at a batch boundary. Press Ctrl-C again to stop at once.
     Deploys the working folder as a version marked dev; restarts during this run use that copy.
-    A pipeline that the supervisor already runs is refused, unless --replace is given; its version,
-    profile and state are then restored when this run ends.
+    If the supervisor is already running the pipeline, this command fails unless you give --replace,
+    which restores the previous version, profile and state when this run ends.
     A file without Headrace definitions is a script: it runs unchanged, with ARGS as its arguments.
     """
     with Interrupts() as interrupts:
@@ -51,7 +51,7 @@ def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> No
     "for_s",
     metavar="TIME",
     type=Seconds(),
-    help="Stop this long after all queries have committed a batch; by default, run until Ctrl-C.",
+    help="How long to run once every query has committed a batch; default: until Ctrl-C.",
 )
 @click.option(
     "--rate",
@@ -75,7 +75,7 @@ def demo(
     kafka: bool,
     json_: bool,
 ) -> None:
-    """See a streaming application at work, on files or on Kafka.
+    """See a streaming application at work, with files or Kafka.
 
     Writes a project that you can keep, generates logs, runs the pipeline and shows six results
     live. At the end it counts lost and duplicated rows; the exit code is 0 if both counts are 0.

@@ -75,7 +75,8 @@ def _restore_previous(work: Workspace, asked: Request, own: OwnSupervisor | None
         return
     if own is not None:
         say(
-            f"{asked.pipeline}: restored version {item.former['version']}; to start it: headrace up"
+            f"{asked.pipeline}: restored version {item.former['version']}; "
+            "to start it: headrace up --foreground"
         )
         return
     try:
@@ -163,9 +164,7 @@ def check_alive(own: OwnSupervisor | None) -> None:
     if own is not None and own.error is not None:
         raise own.error
     if own is not None and not own.is_alive():
-        raise ControlError(
-            "The supervisor of this run ended unexpectedly.", slug="supervisor-ended"
-        )
+        raise ControlError("This run's supervisor exited unexpectedly.", slug="supervisor-ended")
 
 
 @dataclass
@@ -197,7 +196,7 @@ class _ForegroundRun:
                     break
             if self.stop_by is not None and time.monotonic() > self.stop_by:
                 raise ControlError(
-                    f'"{pipeline}" was asked to stop but has not ended.',
+                    f'"{pipeline}" was asked to stop but is still running.',
                     where=str(self.work.places.supervisor_log),
                     fix=f"headrace status {pipeline}",
                     slug="stop-timeout",
@@ -215,7 +214,7 @@ class _ForegroundRun:
         if self.heard == 1:
             self.was_waiting = self._exit(follower) is not None
             text = f"draining: waiting for the running batches, up to {limits.timeout_s:g} s; "
-            text += "press Ctrl-C again to cut"
+            text += "press Ctrl-C again to stop at once"
             say("stopping: nothing is running" if self.was_waiting else text, colour="yellow")
             self._ask(Action.STOP)
             self.stop_by = time.monotonic() + limits.timeout_s + 2 * limits.kill_s + 30

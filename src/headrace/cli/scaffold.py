@@ -16,7 +16,7 @@ from headrace.errors import ConfigError, SetupError
 _SETTINGS = """\
 [project]
 name = {name}
-state = ".headrace"             # runs, history, deployed versions; never committed
+state = ".headrace"             # runs, history, deployed versions; keep out of Git
 checkpoints = "checkpoints"     # the position and state of each query; do not delete
 
 [sources.lines]                 # a parameter named `lines` in a pipeline reads this
@@ -95,9 +95,9 @@ _README = """\
 def init(options: Options, directory: str) -> None:
     """Create a small working project.
 
-    It has settings, one pipeline and sample input.
+    The project has settings, one pipeline and sample input.
 
-    Existing files are never overwritten: if one would be, nothing is written.
+    Existing files are never overwritten: if any of the project's files exists, nothing is written.
     """
     folder = Path(options.project or ".") / directory
     for path in write(folder):

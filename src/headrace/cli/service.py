@@ -16,7 +16,7 @@ def service() -> None:
 def print_() -> None:
     """Print a systemd unit for a project.
 
-    Change the account and the folders in it. docs/guides/deploy.md explains each line.
+    Change the account and the folders in the unit. docs/guides/deploy.md explains each line.
     """
     click.echo(unit(), nl=False)
 

@@ -50,7 +50,7 @@ def sql(
     """Query committed results with SQL.
 
     \b
-    Tables are sinks and streams by name, and files by path:
+    Tables are sinks and streams (by name) and files (by path):
       headrace sql "SELECT level, count(*) FROM metrics GROUP BY level"
       headrace sql "SELECT * FROM parquet.`data/metrics` LIMIT 5"
 
@@ -146,7 +146,8 @@ def _footer(result: QueryResult) -> str:
     parts = [f"{rows} in {result.took_s * 1000:,.0f} ms"]
     for table in result.tables:
         batch = f" (batch {table.batch})" if table.batch is not None else ""
-        parts.append(f"{table.table} as of {clock(table.at) or 'never'}{batch}")
+        as_of = f"as of {clock(table.at)}" if table.at else "without committed data"
+        parts.append(f"{table.table} {as_of}{batch}")
     return "; ".join(parts)
 
 

@@ -114,11 +114,11 @@ def _timeout_error(
 @click.option("--partitions", is_flag=True, help="Also show each partition.")
 @pass_options_and_json
 def lag(options: Options, name: str | None, partitions: bool, json_: bool) -> None:
-    """Show how far queries lag behind in Kafka.
+    """Show how far queries are behind in Kafka.
 
-    Shows how many records and seconds each query is behind, how long it takes to catch up at the
-    current rate, and when the broker will delete unread records. Queries that are not running are
-    included. The values are updated every 5 seconds while the supervisor is running.
+    Shows how many records and seconds each query is behind, how long it will take to catch up at
+    the current rate, and when the broker will delete unread records. Queries that are not running
+    are included. The values are updated every 5 seconds while the supervisor is running.
     """
     work = options.open()
     wanted = resolve_pipeline(work, name) if name else None
@@ -130,4 +130,4 @@ def lag(options: Options, name: str | None, partitions: bool, json_: bool) -> No
     elif found:
         output.print_lag(found, now, partitions=partitions)
     else:
-        click.echo("No lag known: no query that reads a broker has run under a supervisor yet.")
+        click.echo("No lag measured: no query that reads a broker has run under a supervisor yet.")

@@ -42,7 +42,7 @@ def token(options: Options, role: str, program: str | None, revoke_all: bool, js
     if revoke_all:
         count = api_keys.revoke_all(work.places)
         body = {"revoked": count}
-        words = f"{count} keys revoked; everyone has to log in again: headrace token"
+        words = f"{count} keys revoked; everyone must log in again: headrace token"
     elif program:
         body = {"key": program_key(work, program, role)}
         words = (
@@ -59,7 +59,7 @@ def link(work: Workspace, role: str) -> str:
     found = page.listening(work.places)
     if found is None:
         what = "The page is not running."
-        why, fix = "The page is started by the supervisor.", "headrace up"
+        why, fix = "The supervisor starts the page.", "headrace up"
         if not work.settings.web.enabled:
             what = "The page is switched off."
             why = "[web] enabled is false, or HEADRACE_WEB is off."
@@ -73,7 +73,7 @@ def link(work: Workspace, role: str) -> str:
 def program_key(work: Workspace, name: str, role: str) -> str:
     if not name.isprintable() or not 0 < len(name) <= 100:
         raise ConfigError(
-            "The name of a program must have 1 to 100 printable characters.", slug="bad-value"
+            "A program name must be 1 to 100 printable characters long.", slug="bad-value"
         )
     lock.prepare_state(work.places)
     return api_keys.make(

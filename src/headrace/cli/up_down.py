@@ -102,7 +102,7 @@ def _up_in_foreground(work: Workspace, names: Sequence[str], args: tuple[str, ..
     if running is not None:
         raise ControlError(
             f"A supervisor is already running for {work.project}: process {running.pid}.",
-            why="A project can have only one supervisor, which holds a lock.",
+            why="A project can have only one supervisor at a time.",
             where=str(work.places.supervisor_lock),
             fix="Run headrace down, then run this command again.",
             slug="supervisor-running",

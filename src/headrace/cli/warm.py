@@ -22,9 +22,9 @@ WITHIN_S = 300.0
 def warm(json_: bool) -> None:
     """Make pipelines start faster on this machine.
 
-    Run it once; it takes about a minute. Java saves the classes that Spark loads to a file next to
-    the installation, and drivers that start later map this file into memory. After you update Java
-    or PySpark, run it again; until then, the file is ignored. Useful in a container image.
+    Run it once; it takes about a minute. Java stores Spark's classes in a file next to the
+    installation, and drivers that start later map this file into memory. After you update Java or
+    PySpark, run it again; until then, the file is ignored. Useful in a container image.
     """
     java.check()
     began, archive = time.monotonic(), class_archive.default_path()
@@ -57,8 +57,7 @@ def _warm_error(archive: Path, why: str) -> SetupError:
         "Could not create the archive of Spark's classes.",
         why=why,
         where=str(archive.parent),
-        fix="Pipelines still run without the archive. To create it, run headrace warm as the user "
-        "who "
-        "installed Headrace.",
+        fix="Pipelines still run without the archive. To create it, check the disk space, then run "
+        "headrace warm again as the user who installed Headrace.",
         slug="warm-failed",
     )

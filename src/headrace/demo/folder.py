@@ -52,7 +52,7 @@ def prepare(folder: Path, profile: str = DEV, port: int = PORT) -> tuple[DemoPat
     if marker is None and _is_taken(places.folder):
         raise ConfigError(
             f"{folder} already exists, but was not created by headrace demo.",
-            why="The demo uses only folders that it created, and no others.",
+            why="The demo uses only folders that it created itself.",
             where=str(places.folder),
             fix="Choose a new folder: headrace demo --dir DIR",
             slug="demo-folder-taken",

@@ -56,9 +56,9 @@ def topics_of(settings: Settings) -> DemoTopics:
         return DemoTopics(made.servers, made.subscribe[0], str(beats["topic"]), alerts)
     except KeyError as exc:
         raise ConfigError(
-            f"headrace.toml does not name the Kafka topic for the demo's {exc.args[0]}.",
-            why="The demo writes logs to the topic of raw_logs, and counts the records in the "
-            "other topics.",
+            f"headrace.toml lacks a Kafka setting that the demo needs ({exc.args[0]}).",
+            why="The demo writes log lines to the raw_logs topic and counts the records in its "
+            "output topics.",
             where=settings.place("profiles", KAFKA),
             fix="Start a new demo in another folder: headrace demo --kafka --dir DIR",
             slug="demo-topics",
@@ -82,9 +82,9 @@ def create(topics: DemoTopics) -> None:
             done.result(30)
     except KafkaException as exc:
         raise SetupError(
-            f"The demo's topics cannot be created on {topics.servers}.",
+            f"The demo's topics could not be created on {topics.servers}.",
             why=str(exc.args[0]),
-            fix="Check the log of the broker, .headrace/kafka/broker.log. To start a broker: "
+            fix="Check the broker's log, .headrace/kafka/broker.log. To start a broker: "
             "headrace kafka up",
             slug="demo-topics",
         ) from exc
@@ -95,7 +95,7 @@ def _not_countable(topics: DemoTopics, name: str, count: int) -> ConfigError:
         f"The topic {name} has {count} partitions, but the demo needs topics with one partition.",
         why="The topic already existed; the demo did not create it.",
         where=topics.servers,
-        fix="In headrace.toml, under [profiles.kafka], name topics that do not exist yet: the demo "
+        fix="In headrace.toml, under [profiles.kafka], name topics that do not exist yet; the demo "
         "creates them.",
         slug="demo-topics",
     )

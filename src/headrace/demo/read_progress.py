@@ -34,7 +34,7 @@ def pending(settings: Settings, demo: DemoPaths) -> list[str]:
     found.append(unread_history(settings, demo))
     found.append(_unread(settings, "silent", _committed_names(demo.heartbeats)))
     rows = alert_rows(settings)
-    found.append(f"{len(rows)} files of alert rows are not stored yet" if rows else None)
+    found.append(f"{len(rows)} files with alert rows are not stored yet" if rows else None)
     return [words for words in found if words]
 
 

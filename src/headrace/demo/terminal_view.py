@@ -87,7 +87,7 @@ def _head(seen: ViewState) -> Text:
         facts = [f"this machine is too slow: rate lowered to {seen.rate:,} lines/s"]
     facts.append(f"{seen.lines:,} lines ({seen.malformed:,} malformed)")
     if seen.input_bytes:
-        facts.append(f"{seen.input_bytes / 1e6:,.1f} MB of input kept")
+        facts.append(f"{seen.input_bytes / 1e6:,.1f} MB of input stored")
     if seen.restarts:
         facts.append(f"{seen.restarts} restart{'s' * (seen.restarts != 1)}")
     head.append("  " + ", ".join(facts), style="dim")
@@ -165,7 +165,7 @@ def next_steps(seen: ViewState) -> list[str]:
         '  headrace sql "SELECT level, count(*) FROM history GROUP BY level"',
         f"  kill -9 {jvm or '<jvm pid>':<28} the pipeline restarts; no row is lost or duplicated",
         "  edit pipelines/metrics.py, then headrace status",
-        "Ctrl-C ends the demo and counts lost and duplicated rows.",
+        "Press Ctrl-C to end the demo and count lost and duplicated rows.",
     ]
 
 

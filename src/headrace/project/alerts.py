@@ -68,9 +68,9 @@ def send_test(work: Workspace, name: str) -> dict[str, str]:
     replies = {}
     for kind in (NoticeKind.TRIGGER, NoticeKind.RESOLVE):
         notice = Notice(
-            kind, f"{home(work.places)}:test:{int(now)}", f"Test of the channel {name}", "info",
+            kind, f"{home(work.places)}:test:{int(now)}", f"Test notice for channel {name}", "info",
             settings.name, "", "test", opened_at=now, at=time.time(),
-            facts={"What to do": "Nothing: this is a test, sent with `headrace alerts test`."},
+            facts={"What to do": "Nothing. This is a test, sent with `headrace alerts test`."},
         )  # fmt: skip
         try:
             replies[str(kind)] = redact(channel.notifier.send(notice), resolved_values())
@@ -79,7 +79,7 @@ def send_test(work: Workspace, name: str) -> dict[str, str]:
                 f"{name} ({channel.kind}) did not accept the {kind} notice.",
                 why=redact(exc.text, resolved_values()),
                 where=where,
-                fix="Correct the settings of the channel."
+                fix="Correct the channel's settings."
                 if exc.is_permanent
                 else "Check that the service can be reached from this machine.",
             ) from exc

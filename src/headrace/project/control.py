@@ -51,8 +51,8 @@ def ask(work: Workspace, asked: Request, timeout_s: float = ANSWER_S) -> Reply:
     if got is None:
         raise ControlError(
             f"The supervisor did not answer within {timeout_s:.0f} s.",
-            why=f"The request ({f'{asked.what} {asked.pipeline}'.strip()}) remains queued; the "
-            "supervisor handles it when it can.",
+            why=f"The request ({f'{asked.what} {asked.pipeline}'.strip()}) is still queued; the "
+            "supervisor may handle it later.",
             where=str(work.places.supervisor_log),
             fix="Check the log. To start a new supervisor, run headrace down, then headrace up.",
             slug="no-answer",
@@ -133,10 +133,10 @@ class Rollback:
         lines += [f"  … and {more} more files"] if more > 0 else []
         if self.running:
             lines.append(
-                "  The pipeline is running: it is drained first, then the other version starts."
+                "  The pipeline is running: it will be drained before the other version starts."
             )
         else:
-            lines.append("  The pipeline is not running: the other version starts at once.")
+            lines.append("  The pipeline is not running: the other version will start immediately.")
         lines.append(
             "  Checkpoints are kept: the other version continues where the current one stopped."
         )
@@ -174,7 +174,9 @@ def _earlier(work: Workspace, wanted: Desired, version: str | None) -> str:
     matches = [item for item in kept if item.startswith(version)]
     if len(matches) == 1:
         return matches[0]
-    problem = "does not exist" if not matches else f"matches {len(matches)} versions"
+    problem = (
+        "does not exist" if not matches else f"is ambiguous: it matches {len(matches)} versions"
+    )
     raise ConfigError(
         f'Version "{version}" {problem}.',
         why=f"Existing versions: {', '.join(kept) or 'none'}.",
@@ -197,7 +199,7 @@ def _diff_versions(work: Workspace, old: str, new: str) -> tuple[str, ...]:
 def rollback(work: Workspace, plan: Rollback) -> str:
     asked = replace(request(work, Action.ROLLBACK, plan.pipeline), version=plan.target)
     got = ask(work, asked)
-    return got.text or f"{plan.pipeline} is going back to {plan.target}; see headrace status"
+    return got.text or f"{plan.pipeline} is rolling back to {plan.target}; see headrace status"
 
 
 def who() -> str:

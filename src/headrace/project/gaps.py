@@ -28,7 +28,7 @@ def find(work: Workspace, pipeline: str) -> list[Gap]:
     if wanted.script:
         raise SetupError(
             f"Cannot determine which records {pipeline} is missing, because it is a script.",
-            why="Headrace does not know the sources of a script, or their options.",
+            why="Headrace does not know a script's sources or their options.",
             where=wanted.file,
             fix='For one run, set .option("failOnDataLoss", "false") on the source.',
             slug="gap-of-script",
@@ -41,8 +41,7 @@ def find(work: Workspace, pipeline: str) -> list[Gap]:
             why="Headrace can skip missing records only in sources that it opens itself.",
             where=own[0].place,
             fix="Declare the source in headrace.toml, or return the connector from an @hr.source. "
-            "Then "
-            "deploy, and run this command again.",
+            "Then deploy, and run this command again.",
             slug="gap-of-own-source",
         )
     return [gap for query in found.queries for gap in _find_in_query(found, query)] if found else []
@@ -52,10 +51,10 @@ def refuse_missing(found: Sequence[Gap]) -> None:
     """Raises if a topic that a source names does not exist: no run could start."""
     if missing := sorted({gap.topic for gap in found if gap.is_named}):
         raise SetupError(
-            f"The topic {', '.join(missing)} does not exist.",
-            why="The source reads it by name, so every start fails.",
-            fix="Create it and run this command again, or remove it from the source and deploy: "
-            "headrace up",
+            f"Topic{'s' * (len(missing) != 1)} not found: {', '.join(missing)}.",
+            why="A source that reads topics by name cannot start if one of them is missing.",
+            fix="Create the missing topics and run this command again, or remove them from the "
+            "source and deploy: headrace up",
             slug="topic-missing",
         )
 
@@ -72,8 +71,8 @@ def _find_in_query(definition: Definition, query: Query) -> Iterator[Gap]:
         raise SetupError(
             f"The position of {query.name} is unknown: its checkpoint is not on this machine.",
             where=place,
-            fix="Compare the newest file in the offsets/ folder of the checkpoint with the broker "
-            "yourself.",
+            fix="Compare the newest file in the checkpoint's offsets/ folder with the broker's "
+            "offsets yourself.",
             slug="checkpoint-elsewhere",
         )
     for connector in broker_connectors.read_by(definition, query, raises=True):

@@ -184,7 +184,7 @@ def event_words(event: Event) -> str:
         return f"failed: {error}" if error else "ended"
     if event.kind is EventKind.SCRIPT_ENDED:
         left = ", ".join(map(str, data.get("queries", ())))
-        return f"the script has ended; Headrace keeps its queries running: {left}"
+        return f"the script has finished; Headrace keeps its queries running: {left}"
     if event.kind is EventKind.DRAIN_STARTED:
         return (
             f"draining, up to {data.get('deadline_s')} s: {data.get('reason') or 'asked to stop'}"
@@ -195,11 +195,11 @@ def event_words(event: Event) -> str:
         error = (data.get("error") or {}).get("what") or ""
         return f"run ended: {data.get('ending')}" + (f": {error}" if error else "")
     if event.kind is EventKind.OUTAGE_BEGAN:
-        return f"its source does not answer: {data.get('error')}"
+        return f"its source is not responding: {data.get('error')}"
     if event.kind is EventKind.OUTAGE_ENDED:
-        words = "its source answers again"
+        words = "its source is responding again"
         if not data.get("is_answered"):
-            words = "the run ended before its source answered again"
+            words = "the run ended before its source responded again"
         return f"{words}, after {span(float(data.get('for_s') or 0))}"
     if event.kind is EventKind.INPUTS_CHANGED:
         return _input_words(data)

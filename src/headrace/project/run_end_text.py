@@ -14,18 +14,18 @@ _HOW = {
     "clean": "stopped cleanly after batch {batch}",
     "ended": "finished with batch {batch}",
     "cut": "CUT after batch {batch}; the next start repeats the batch that was running",
-    "failed": "failed; its last good batch is {batch}",
+    "failed": "failed; its last committed batch is {batch}",
 }
 
 _WORDS = {
-    Ending.FINISHED: "finished: all its input is processed",
+    Ending.FINISHED: "finished: all input has been processed",
     Ending.DRAINED: "drained: every query stopped at a batch boundary",
     Ending.CUT: "was cut: not every query reached a batch boundary in time",
     Ending.FAILED: "failed",
     Ending.REFUSED: "did not start",
     Ending.FENCED: "stopped: a newer run owns its checkpoint",
     Ending.VANISHED: "vanished: its process was killed, or the machine went down",
-    Ending.STALLED: "was killed by the watchdog: it had data and made no progress",
+    Ending.STALLED: "was killed by the watchdog: it had data to process but made no progress",
 }
 _BEFORE_ANY_QUERY = {
     Ending.DRAINED: "stopped before any of its queries had started",
@@ -35,7 +35,7 @@ _BEFORE_ANY_QUERY = {
 
 def headline(pipeline: str, ended: Exit | None) -> str:
     if ended is None:
-        return f"{pipeline} has not ended"
+        return f"{pipeline} is still running"
     ending = _ending(ended)
     if ending in _BEFORE_ANY_QUERY and not ended.queries and not ended.error:
         # A killed driver leaves an error, and the state of its queries is unknown.
@@ -80,7 +80,7 @@ def _query(fact: Mapping[str, Any]) -> str:
     if batch is None and how in ("clean", "ended"):
         return "stopped cleanly before its first batch"
     if batch is None and how == "cut":
-        return "CUT in its first batch; the next start repeats it"
+        return "CUT in its first batch; the next start repeats that batch"
     if batch is None and how == "failed":
         return "failed in its first batch"
     return _HOW.get(how, "ended ({how}) at batch {batch}").format(how=how, batch=batch)

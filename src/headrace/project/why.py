@@ -81,7 +81,7 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
     """What happens without a person's action."""
     name = status.name
     if not is_watched and status.state not in (State.STOPPED, State.FINISHED):
-        return "No supervisor is running: a failed pipeline is not restarted. Fix: headrace up"
+        return "No supervisor is running, so failed pipelines are not restarted. Fix: headrace up"
     if status.state == State.WAITING:
         at = status.next_start_at
         when = f"in {span(max(0.0, at - now))} (at {clock(at)})" if at else "soon"
@@ -94,13 +94,13 @@ def what_next(status: PipelineStatus, *, is_watched: bool, now: float) -> str:
             "Headrace keeps watching it; a missed freshness target alone does not cause a restart."
         )
     return {
-        State.STARTING: "Headrace waits for its first batch, and restarts the pipeline if that "
-        "takes too long.",
+        State.STARTING: "Headrace is waiting for the first batch, and restarts the pipeline if "
+        "the batch takes too long.",
         State.RUNNING: "Headrace keeps watching it.",
         State.CATCHING_UP: "It is working through its backlog. If rows arrive faster than it "
         "processes them, Headrace reports this and names the bottleneck.",
-        State.STALLED: "If it still makes no progress, Headrace saves a thread dump and restarts "
-        "it.",
+        State.STALLED: "If the pipeline still makes no progress, Headrace saves a thread dump and "
+        "restarts it.",
         State.NEEDS_ATTENTION: f"Nothing, until you act: fix the cause, then run "
         f"headrace start {name} (or headrace up {name}, if you changed its code).",
         State.STOPPING: "It stops at the next batch boundary, or is cut at the deadline.",

@@ -82,7 +82,7 @@ def open_workspace(project: Path | None, profile: str) -> Workspace:
         raise ConfigError(
             f'The folder "{project}" does not exist.',
             why="--project names the folder that contains headrace.toml.",
-            fix="Name an existing folder, or create a project: headrace init DIR",
+            fix="Choose an existing folder, or create a project: headrace init DIR",
             slug="no-project",
         )
     found = project.resolve() if project else config.find_project(Path.cwd())

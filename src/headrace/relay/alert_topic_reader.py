@@ -72,7 +72,7 @@ class AlertTopicReader:
             except Error as exc:
                 self.problem = f"{exc.what} {exc.why or ''}".strip()
             except Exception as exc:  # a boundary: no other thread reads rows
-                logger.exception("alert rows cannot be read")
+                logger.exception("alert rows could not be read")
                 self.problem = f"{type(exc).__name__}: {exc}"
             self._over.wait(AGAIN_S)
 

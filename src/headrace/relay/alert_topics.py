@@ -83,7 +83,7 @@ class AlertTopics:
                 alert_topic_status.write(work.places, states)
                 self._written = states
             except OSError as exc:
-                problems.append(f"alerttopics.json cannot be written: {exc.strerror or exc}")
+                problems.append(f"alerttopics.json could not be written: {exc.strerror or exc}")
         return problems
 
     def _remember(self, work: Workspace) -> None:
@@ -122,7 +122,9 @@ class AlertTopics:
         asked_since = taker.since if taker else now  # the relay may have been down
         if now < max(ended_at, asked_since) + LEFT_S:
             return True
-        logger.error("giving up on alert rows of query %s in topic %s", one.query, one.topic.topic)
+        logger.error(
+            "giving up on alert rows from query %s in topic %s", one.query, one.topic.topic
+        )
         return False
 
     def _state(self, one: WantedTopic) -> TopicAlerts:

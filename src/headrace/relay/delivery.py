@@ -137,7 +137,7 @@ def _choose_closing(
         if key and not deliveries.count_open(conn, channel, key):
             closing_ = (key, alike)  # of several keys, the others come next
             continue
-        why = "other alerts in its group are open" if key else "the alert itself was not sent"
+        why = "other alerts in its group are still open" if key else "the alert itself was not sent"
         kind = str(alike[0].kind)
         skipped = Delivery(channel, kind, key, DeliveryState.SKIPPED, at, 0, why)
         deliveries.record(conn, alike, skipped)

@@ -91,7 +91,7 @@ class LagMonitor:
             if connector.servers in down:
                 return replace(found, problem=down[connector.servers])
         recreated = [f"{one.topic} {one.partition}" for one in partitions if one.next > one.high]
-        unknown = "unknown, or read with a login that is only in the code"
+        unknown = "whose source is unknown or whose login is set only in code"
         for words, names in (("gone", gone), ("recreated", recreated), (unknown, list(read))):
             if names:
                 return replace(found, problem=f"topics {words}: {', '.join(names)}")

@@ -88,7 +88,7 @@ def measure(work: Workspace, monitor: LagMonitor, mirror: GroupMirror) -> list[s
     try:
         lag.write(work.places, found)
     except OSError as exc:
-        problems.append(f"lag.json cannot be written: {exc.strerror or exc}")
+        problems.append(f"lag.json could not be written: {exc.strerror or exc}")
     mirror.tick(work, found)
     return problems
 

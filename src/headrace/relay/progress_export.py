@@ -164,6 +164,6 @@ class Exporter:
         try:
             progress_exports.write(self._places, whole)
         except OSError as exc:
-            return f"{self._places.export(news.name)} cannot be written: {exc.strerror or exc}"
+            return f"{self._places.export(news.name)} could not be written: {exc.strerror or exc}"
         self._written = news
         return None

@@ -88,8 +88,8 @@ def open_readonly(path: Path) -> Store:
         if schema is not None and version > len(schema.steps):
             raise _newer(path, version, schema)
         raise StoreError(
-            f"{path.name} does not fit this version of Headrace (schema {version}).",
-            why="When the supervisor starts, it upgrades the file or sets it aside.",
+            f"{path.name} has schema {version}, which this version of Headrace cannot read.",
+            why="When the supervisor starts, it upgrades the file or replaces it with a new one.",
             where=str(path),
             fix="headrace up",
             slug="no-store",
@@ -116,7 +116,7 @@ def transaction(conn: Store) -> Iterator[Store]:
             f"{exc.object!r} cannot be stored: it is not valid Unicode.",
             why=str(exc),
             where=str(conn.path),
-            fix="Rename it in valid Unicode. It is often a file name in a different encoding.",
+            fix="Replace the invalid characters. If this is a file name, rename the file.",
             slug="bad-text",
         ) from exc
     except BaseException:
@@ -147,7 +147,7 @@ def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
         (
             "store",
             "could not be used",
-            "Fix the cause, then run `headrace up`, which opens it again.",
+            "Fix the cause, then run `headrace up`, which opens the file again.",
         ),
     )
     return StoreError(
@@ -163,25 +163,25 @@ def to_store_error(exc: sqlite3.Error, path: Path) -> StoreError:
 _EXPLANATIONS = (
     (
         "store-locked",
-        f"is held by another process (waited {BUSY_S:g} s)",
+        f"is locked by another process (waited {BUSY_S:g} s)",
         "Close other programs that write to it, such as an open sqlite3 shell.",
         ("SQLITE_BUSY", "SQLITE_LOCKED"),
     ),
     (
         "store-broken",
         "is damaged",
-        "Run `headrace down && headrace up`: it sets the file aside and creates a new one.",
+        "Run `headrace down && headrace up`, which renames the file and creates a new one.",
         recovery.DAMAGE,
     ),
     (
         "store-full",
         "cannot grow: the disk is full",
-        "Free space on its disk. No other action is needed.",
+        "Free some disk space. No other action is needed.",
         ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE"),
     ),
     (
         "store-unwritable",
-        "cannot be opened or written",
+        "could not be opened or written",
         "Check who owns the state folder, and that its disk is not read-only.",
         ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR"),
     ),
@@ -200,7 +200,7 @@ def _open(path: Path, schema: migrations.Schema, clock: Callable[[], float]) -> 
             break
     else:
         raise StoreError(
-            f"{path.name} cannot be recreated.",
+            f"{path.name} could not be recreated.",
             why=problem,
             where=str(path),
             fix="Check the disk that holds the state folder.",
@@ -208,7 +208,8 @@ def _open(path: Path, schema: migrations.Schema, clock: Callable[[], float]) -> 
         )
     if problem:
         conn.note = (
-            f"{path.name} was damaged ({problem}); kept as {moved.name} and replaced by a new one"
+            f"{path.name} was unusable ({problem}); renamed it to {moved.name} "
+            "and created a new one"
         )
         if schema.disposable:
             recovery.forget_oldest(path)
@@ -237,7 +238,7 @@ def _ready(path: Path, schema: migrations.Schema) -> Store:
             raise to_store_error(exc, path) from exc
         if isinstance(exc, OSError):
             raise StoreError(
-                f"{path.name} cannot be created: {exc.strerror}.",
+                f"{path.name} could not be created: {exc.strerror}.",
                 where=str(path),
                 fix="Check who owns the state folder, and that its disk is not full or read-only.",
                 slug="store-unwritable",
@@ -275,7 +276,8 @@ def _check(conn: Store, schema: migrations.Schema) -> None:
     elif version > len(schema.steps):
         if schema.disposable:
             raise _UnusableError(
-                f"a newer Headrace wrote it: schema {version}, ours is {len(schema.steps)}"
+                "it was written by a newer Headrace "
+                f"(schema {version} instead of {len(schema.steps)})"
             )
         raise _newer(conn.path, version, schema)
     elif version == len(schema.steps) and not schema.tables <= tables:
@@ -334,6 +336,6 @@ def _newer(path: Path, version: int, schema: migrations.Schema) -> StoreError:
         f" but this version supports {len(schema.steps)}.",
         why="An older version would lose the open alerts.",
         where=str(path),
-        fix=f"Install the newer version again, or move {path} away to start with a new file.",
+        fix=f"Install the newer version again, or move {path} elsewhere to start with a new file.",
         slug="store-newer",
     )

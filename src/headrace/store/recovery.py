@@ -49,9 +49,10 @@ def set_aside(path: Path, now: float) -> Path:
                 os.rename(f"{path}{suffix}", f"{target}{suffix}")
     except OSError as exc:
         raise StoreError(
-            f"{path.name} is damaged and cannot be set aside: {exc.strerror}.",
+            f"{path.name} is unusable and could not be renamed: {exc.strerror}.",
             where=str(path),
-            fix=f"mv {path} {target}",
+            fix="Check who owns the state folder, and that its disk is not read-only. Then run: "
+            f"mv {path} {target}",
             slug="store-unwritable",
         ) from exc
     return target

@@ -77,7 +77,7 @@ class AlertFileReader:
             except OSError as exc:
                 # Later batches of the query must wait, or this one would count as outdated.
                 blocked.add(name)
-                logger.error("%s cannot be read: %s", file.path, exc, extra=_about(file))
+                logger.error("%s could not be read: %s", file.path, exc, extra=_about(file))
                 continue
             if not is_taken:
                 return False

@@ -61,7 +61,7 @@ def find_late(topics: Sequence[TopicAlerts], since: float, at: float) -> Titles:
     for by in topics:
         if at - max(by.until or by.since, since) > LATE_S:
             why = by.problem or "the relay is not responding (see relay.log)"
-            title = f"Alert rows of {by.query} in the topic {by.topic} are not being read: {why}"
+            title = f"Alert rows from {by.query} in the topic {by.topic} are not being read: {why}"
             titles.setdefault(f"{RULE}:{by.pipeline}:{by.query}", (by, title))
     return titles
 
@@ -72,7 +72,7 @@ def find_lost(topics: Sequence[TopicAlerts], at: float) -> Titles:
     for by in topics:
         if by.lost_at is not None and at - by.lost_at < NEWS_S:
             deleted = f"{by.lost:,} rows in the topic {by.topic} were deleted before they were read"
-            title = f"{deleted}: alerts of {by.query} may be missing, or stay open"
+            title = f"{deleted}: alerts from {by.query} may be missing or may stay open"
             titles.setdefault(f"{RULE_OF_LOST}:{by.pipeline}:{by.query}", (by, title))
     return titles
 

@@ -69,7 +69,7 @@ def _decide_live(situation: Situation, live: LiveRun, now: float) -> tuple[Decis
     if live.exit_seen_at is not None:
         deadline = live.exit_seen_at + limits.drain.kill_s
         if now >= deadline:
-            return (Kill("the process did not end after writing exit.json"),)
+            return (Kill("the process did not exit after writing exit.json"),)
         return (Wait(deadline, "ending"),)
     reason = why_stop(situation, live)
     if live.is_unsignalled and now >= live.known_since + UNSIGNALLED_S:
@@ -97,7 +97,7 @@ def why_stop(situation: Situation, live: LiveRun) -> str | None:
             return f"version {desired.version} replaces {live.spec.version}"
         return f"restarted by {desired.by}" if desired.by else "restarted"
     if live.has_passed_gaps:  # only a new run can turn the checks on
-        return "past the accepted gap; restarting with data-loss checks on"
+        return "the accepted gap has been skipped; restarting with data-loss checks on"
     return None
 
 
@@ -108,7 +108,7 @@ def _decide_draining(live: LiveRun, timeout_s: float, kill_s: float, now: float)
     if orders.cut_at is not None:  # no batch to wait for, only the end of the driver
         deadline = min(deadline, orders.cut_at + kill_s)
     if now >= deadline:
-        return Kill(f"did not stop within {span(deadline - drain_at)} of the request")
+        return Kill(f"it did not stop within {span(deadline - drain_at)} of the request")
     if orders.wants_cut and orders.cut_at is None:
         if now >= drain_at + CUT_AFTER_S:
             return Cut(orders.drain_reason)
@@ -150,7 +150,7 @@ def _decide_without_run(situation: Situation, now: float) -> Decision:
         if last is not None and last.spec.run in situation.survivors and _has_ended_by_itself(last):
             grace = min(last.ended_at, now) + REAP_GRACE_S
             if now < grace:
-                return Wait(grace, "the processes of the last run are ending")
+                return Wait(grace, "the last run's processes are still exiting")
         return Reap(situation.survivors)
     if situation.desired.wanted == Wanted.STOPPED:
         return Hold("stopped")
@@ -195,7 +195,7 @@ def _wanted_alerts(
         rule = "needs-attention"
         title = f"{name} needs attention: {reason}"
         words = _words(
-            "It does not restart the pipeline.",
+            "Does not restart the pipeline.",
             _fix(situation, f"Then run `headrace start {name}`."),
             name,
         )
@@ -203,7 +203,7 @@ def _wanted_alerts(
     if live is not None and live.orders.drain_at is None and live.orders.kill_at is None:
         for stall in _stalls(situation, live, now)[:1]:
             title = f"{name} is stalled: {stall.in_words()}"
-            doing = f"It restarts the pipeline after {span(stall.kill_s)} without a batch."
+            doing = f"Restarts the pipeline after {span(stall.kill_s)} without a batch."
             words = _words(doing, "No action is needed unless it happens again.", name)
             alert = OpenAlert(
                 keys["stalled"], "stalled", name, title, query=stall.query, data=words
@@ -216,8 +216,8 @@ def _wanted_alerts(
         is_current = last.spec.generation == situation.desired.generation
         if is_current and (failed >= ALERT_AFTER_ATTEMPTS or is_urgent):
             title = f"{name} keeps restarting: {judgement.cause(last.exit)}"
-            fix = _fix(situation, "Headrace continues by itself once the cause is gone.")
-            words = _words(f"It restarts the pipeline ({failed} failures in a row).", fix, name)
+            fix = _fix(situation, "Headrace recovers on its own once the cause is gone.")
+            words = _words(f"Restarts the pipeline ({failed} failures in a row).", fix, name)
             alerts.append(OpenAlert(keys["restarting"], "restarting", name, title, data=words))
     return alerts
 
@@ -230,7 +230,7 @@ def _words(doing: str, fix: str, pipeline: str) -> dict[str, str]:
 def _fix(situation: Situation, then: str) -> str:
     """The fix of the last failure, and what comes after it."""
     error = situation.past[-1].exit.error if situation.past else None
-    fix = str((error or {}).get("fix") or "Read the cause").rstrip(".")
+    fix = str((error or {}).get("fix") or "Fix the cause").rstrip(".")
     return f"{fix}. {then}"
 
 

@@ -74,7 +74,7 @@ class Inbox:
 
 def _failure_reply(request: Request, why: str) -> Reply:
     error = ControlError(
-        f"The request failed in the supervisor ({request.what}).",
+        f"The supervisor could not complete the request ({request.what}).",
         why=why,
         fix="Run `headrace status`, then try again.",
         slug="not-served",

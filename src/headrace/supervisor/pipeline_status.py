@@ -15,7 +15,7 @@ def subject_of(keeper: Keeper, now: float) -> judgement.Subject:
     if live is not None:
         stopping = live.orders.kill_reason or live.orders.drain_reason or None
         if stopping is None and live.exit_seen_at is not None:
-            stopping = "exit.json is written, the process is ending"
+            stopping = "exit.json is written; the process is exiting"
         view = live.view
         patience = restarts.patience(desired, keeper.past, view)
         stalls = judgement.stalls(view, keeper.limits.watchdog, now, patience)

@@ -244,7 +244,7 @@ def to_the_end(
             run_folders.remove(places, spec.run)
             raise error
         raise SetupError(
-            f"The {what} ended without a result.",
+            f"The {what} exited without a result.",
             why=tail_of(log).strip() or "It was killed, or the machine ran out of memory.",
             where=str(log),
             fix=f"Run the {what} again. If it fails again, read that log.",
@@ -259,12 +259,13 @@ def _early_exit_error(file: str, code: int | None, log: Path) -> DefinitionError
     how = "exited" if code is None else how
     last = last_line(log)
     return DefinitionError(
-        f"{file} ended the check: the process {how} while running this file.",
-        why="Headrace runs a pipeline file once to read its definitions. The process can end "
-        "because of os._exit, a crash in a native library, or a lack of memory."
+        f"{file} interrupted the check: the process {how} while running this file.",
+        why="Headrace runs a pipeline file once to read its definitions. Typical causes of "
+        "an early exit are os._exit, a crash in a native library, and a lack of memory."
         f"{f' Its last output: {last}' * bool(last)}",
         where=file,
-        fix=f"Remove the code that ends the process from {file}, then run `headrace check {file}`.",
+        fix=f"Find the code in {file} that makes the process exit, or free some memory. Then run "
+        f"`headrace check {file}`.",
         slug="definition-exited",
     )
 

@@ -35,7 +35,8 @@ def apply_request(request: Request, known: KnownPipeline) -> tuple[Desired, str]
     if not NAME.fullmatch(request.pipeline):
         raise ControlError(
             f"Invalid pipeline name: {request.pipeline!r}.",
-            why="A name consists of at most 100 letters, digits, _ . and -.",
+            why="Names can be up to 100 characters long and can contain letters, digits, _, . and "
+            "-.",
             slug="bad-name",
         )
     what, current = Action(request.what), known.current
@@ -55,7 +56,7 @@ def _deploy(request: Request, known: KnownPipeline) -> tuple[Desired, str]:
     if not known.has_version(request.version):
         raise _no_version(request.version, name)
     if not request.file:
-        raise ControlError(f'The deploy request for "{name}" has no file.', slug="bad-request")
+        raise ControlError(f'The deploy request for "{name}" names no file.', slug="bad-request")
     if request.dev:
         _refuse_to_replace(request, known)
     wanted = Desired(
@@ -113,9 +114,9 @@ def _refuse_to_replace(request: Request, known: KnownPipeline) -> None:
     raise ControlError(
         f'The supervisor is already running "{request.pipeline}": version {current.version}, '
         f"profile {current.profile}.",
-        why="Only one run of a pipeline at a time can use its checkpoints.",
-        fix=f"Run `headrace run {name} --replace`: it drains the running version, and restores it "
-        "when your run ends.",
+        why="Only one run at a time can use a pipeline's checkpoints.",
+        fix=f"Run `headrace run {name} --replace`, which drains the running version and restores "
+        "it when your run ends.",
         slug="kept-running",
     )
 
@@ -228,7 +229,7 @@ def _unknown(name: str, names: Collection[str]) -> Error:
 def _version_lost(name: str) -> Error:
     return ControlError(
         f'The deployed version of "{name}" is unknown.',
-        why=f"Its record, desired/{name}.json, was damaged, and no record of a run is left.",
+        why=f"Its record, desired/{name}.json, was damaged, and no run records are left.",
         fix=f"headrace up {name}",
         slug="unknown-version",
     )

@@ -51,7 +51,7 @@ def infer_exit(
     elif orders.drain_at is not None and not had_queries:
         return Exit(Ending.DRAINED.value, code=0, at=at)  # too early to write exit.json
     elif orders.drain_at is not None:
-        why = orders.kill_reason or "it ended before the drain was complete"
+        why = orders.kill_reason or "it exited before the drain was complete"
         ending, what = Ending.CUT, f"The driver was asked to stop ({orders.drain_reason}): {why}."
     elif code is not None and code >= 0:  # not killed: the three-failures rule applies
         return _exit_from_code(code, at, log)

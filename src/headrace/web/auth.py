@@ -93,8 +93,8 @@ class AuthMiddleware:
         if host_of(headers) not in self._hosts:
             raise ConfigError(
                 "Unknown host name.",
-                why="An unknown name in the Host header may be an attack (DNS rebinding).",
-                fix='Add the name in headrace.toml: [web] hosts = ["metrics.example"]',
+                why="An unknown name in the Host header can indicate an attack (DNS rebinding).",
+                fix='Add the name to headrace.toml: [web] hosts = ["metrics.example"]',
                 slug="bad-host",
             )
         if request.method not in METHODS:
@@ -167,7 +167,7 @@ class AuthMiddleware:
         is_ours = origin is None or _host_in(origin) in self._hosts
         if not is_ours or (is_by_cookie and site not in (None, "same-origin", "none")):
             raise ControlError(
-                "The request comes from another site's page.",
+                "The request comes from a page on another site.",
                 why="Pages on other sites may not change anything here (CSRF).",
                 fix="Use the page itself, or an API key (`headrace token --program`).",
                 slug="foreign-origin",

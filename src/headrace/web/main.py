@@ -106,7 +106,7 @@ def check(web: WebSettings) -> None:
     """Refuses plain HTTP over a network, which would reveal the keys."""
     if not web.is_loopback and not web.is_secure:
         raise ConfigError(
-            f"The page would listen on {web.host} without TLS, which would reveal the keys.",
+            f"The page would listen on {web.host} without TLS, which would expose the keys.",
             why="Plain HTTP is allowed only on 127.0.0.1.",
             where=f"{config.FILE}, [web]",
             fix="Set certificate and key; or set behind_proxy = true if a proxy terminates TLS; or "

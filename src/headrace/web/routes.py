@@ -77,22 +77,22 @@ API = (
     Endpoint(
         "/api/pipelines/{pipeline}/history",
         pipeline_views.history,
-        "Its queries over time, with events",
+        "The queries of a pipeline over time, with events",
         query=("range", "until"),
     ),
-    Endpoint("/api/pipelines/{pipeline}/runs", runs.list_runs, "Its runs, newest first"),
+    Endpoint("/api/pipelines/{pipeline}/runs", runs.list_runs, "A pipeline's runs, newest first"),
     Endpoint("/api/runs/{run}", runs.run, "One run: how and why it ended"),
-    Endpoint("/api/runs/{run}/events", runs.events, "Its events", query=("after",)),
+    Endpoint("/api/runs/{run}/events", runs.events, "A run's events", query=("after",)),
     Endpoint(
         "/api/runs/{run}/log",
         runs.log,
-        "Its output: the last lines, or those after a position",
+        "A run's output: the last lines, or those after a position",
         query=("after", "search"),
     ),
     Endpoint(
         "/api/runs/{run}/bundle",
         runs.bundle,
-        "All of its files as a zip, secrets removed",
+        "All files of a run as a zip file, with secrets removed",
         kinds=("application/zip",),
     ),
     Endpoint("/api/live", live_tables.list_tables, "All live tables"),
@@ -103,27 +103,25 @@ API = (
         query=("rows", "as"),
         kinds=(openapi.JSON, "text/csv", live_tables.PARQUET),
     ),
-    Endpoint(
-        "/api/live/{table}/{key:path}", live_tables.row, "The row of a live table with this key"
-    ),
+    Endpoint("/api/live/{table}/{key:path}", live_tables.row, "One row of a live table, by key"),
     Endpoint("/api/sql", sql.tables, "Tables that can be queried"),
     Endpoint("/api/sql", sql.run_query, "Run a query", method="POST", body=("sql", "rows")),
     Endpoint("/api/quarantine", pipeline_views.quarantine, "Records that failed to parse"),
-    Endpoint("/api/checkpoints", pipeline_views.checkpoints, "Checkpoints of every query"),
+    Endpoint("/api/checkpoints", pipeline_views.checkpoints, "The checkpoint of every query"),
     Endpoint("/api/alerts", pipeline_views.alerts, "Alerts", query=("all",)),
     Endpoint("/api/audit", pipeline_views.audit, "Audit log, newest first"),
     Endpoint(
         "/api/stream",
         server_events.stream,
-        "Notifies of changes (Server-Sent Events)",
+        "Notifications of changes (Server-Sent Events)",
         kinds=("text/event-stream",),
     ),
-    Endpoint("/api/openapi.json", _openapi, "This description"),
+    Endpoint("/api/openapi.json", _openapi, "This OpenAPI description"),
     *(
         Endpoint(
             f"/api/pipelines/{{pipeline}}/{what}",
             run,
-            f"Ask the supervisor to {what} it",
+            f"Ask the supervisor to {what.replace('rollback', 'roll back')} the pipeline",
             access="operate",
             method="POST",
             body=("version",) if what == "rollback" else (),
@@ -139,7 +137,7 @@ ENTRANCE = (
     Endpoint(
         "/login", pages.login, "Exchange a login key for a session", "open", "POST", body=("token",)
     ),
-    Endpoint("/logout", pages.logout, "End all sessions of the user", method="POST"),
+    Endpoint("/logout", pages.logout, "End all of the user's sessions", method="POST"),
     Endpoint("/static/{file:path}", pages.static, "Scripts and styles", access="open"),
 )
 

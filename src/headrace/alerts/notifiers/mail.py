@@ -39,7 +39,7 @@ class Mail:
         if (self.user is None) != (self.password is None):
             raise ConnectorError(
                 "user and password must be set together.",
-                fix="Set both, or neither for a server without a login.",
+                fix="Set both, or neither if the server needs no login.",
                 slug="bad-option",
             )
         _host_and_port(self.smtp, self.tls)

@@ -85,7 +85,7 @@ export const TIME_AXIS = { type: "date", hoverformat: "%Y-%m-%d %H:%M:%SZ", titl
 /** A chart of rows: kind is line, bar or area. Rows with x === current are not final. Returns why it cannot be drawn, or "". */
 export async function chart(place, kind, rows, x, ys, current = null) {
   const numbers = ys.map((y) => rows.map((row) => (row[y] === null || row[y] === "" ? NaN : Number(row[y]))));
-  if (!ys.length || numbers.every((list) => list.every(Number.isNaN))) return "No numbers to draw: choose another column for y.";
+  if (!ys.length || numbers.every((list) => list.every(Number.isNaN))) return "No numbers to plot: choose another column for y.";
   const xs = rows.map((row) => (x ? row[x] : null));
   const traces = ys.map((y, n) => ({
     name: y, x: x ? xs : undefined, y: numbers[n],

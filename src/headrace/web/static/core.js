@@ -70,7 +70,7 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
     });
   } catch {
     throw new Problem({ slug: "unreachable", what: "The server is not responding.",
-      fix: "Wait for the supervisor to restart it. If no supervisor is running, run headrace up." }, 0);
+      fix: "Wait for the supervisor to restart the server. If no supervisor is running, run headrace up." }, 0);
   }
   const json = await response.json().catch(() => (response.ok ? null : {}));
   if (json === null) throw new Problem({ slug: "unreadable", what: "The server's response is not valid JSON.", fix: "Reload the page." }, response.status);
@@ -290,7 +290,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/") { const box = document.querySelector("[data-search]"); if (box) { event.preventDefault(); box.focus(); } }
   if (event.key === "?") {
     const keys = [["g then o, l, s, a, q, c, u", "go to overview, live, SQL, alerts, quarantine, checkpoints, audit"],
-      ["/", "search on this page"], ["t", "light or dark"], ["Ctrl + Enter", "run the query (in the SQL editor)"], ["Esc", "close"]];
+      ["/", "search on this page"], ["t", "switch between light and dark"], ["Ctrl + Enter", "run the query (in the SQL editor)"], ["Esc", "close"]];
     confirm("Keys", table([{ name: "key", get: (k) => h("kbd", {}, k[0]) }, { name: "action", get: (k) => k[1] }], keys), "Close");
   }
 });

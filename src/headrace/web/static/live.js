@@ -18,9 +18,9 @@ function showList() {
         { name: "pipeline", get: (t) => h("a", { href: path("pipelines", t.pipeline) }, t.pipeline) },
         { name: "key", get: (t) => t.key.join(", ") },
         { name: "chart", get: (t) => t.chart || "table" },
-        { name: "for programs", get: (t) => h("code", {}, `GET /api/live/${t.name}${t.key.map((k) => `/{${k}}`).join("")}`) },
+        { name: "API", get: (t) => h("code", {}, `GET /api/live/${t.name}${t.key.map((k) => `/{${k}}`).join("")}`) },
       ], seen.tables)
-      : h("p", {}, "No live tables. A query with ", h("code", {}, "to=hr.live(key=…, chart=…, x=…, y=…)"), " writes one."));
+      : h("p", {}, "No live tables. A query with ", h("code", {}, "to=hr.live(key=…, chart=…, x=…, y=…)"), " creates one."));
   });
 }
 
@@ -39,7 +39,7 @@ function showTable() {
     await drawTable(seen, objects, place, note);
     const numeric = (c) => /INT|DOUBLE|FLOAT|DECIMAL|LONG/i.test(c.type);
     show(rows, table(seen.columns.map((c, n) => ({ name: c.name, number: numeric(c), get: (row) => cell(row[n]) })), [...seen.rows].reverse().slice(0, ROWS_SHOWN), "No rows yet: the query has not committed a batch."),
-      seen.rows.length > ROWS_SHOWN || seen.is_cut ? h("p", { class: "muted small" }, `The newest ${ROWS_SHOWN} of ${seen.is_cut ? "more than " : ""}${number(seen.rows.length)}.`) : null);
+      seen.rows.length > ROWS_SHOWN || seen.is_cut ? h("p", { class: "muted small" }, `Showing the newest ${ROWS_SHOWN} of ${seen.is_cut ? "more than " : ""}${number(seen.rows.length)} rows.`) : null);
   });
 }
 

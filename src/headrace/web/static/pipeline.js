@@ -182,12 +182,12 @@ async function history(names) {
   const values = found.queries[query];
   const note = document.getElementById("chart-note");
   if (!values || !values.at.length) {
-    note.textContent = known.length ? `No batches of ${query} in this range.` : "No data yet: the pipeline has not run.";
+    note.textContent = known.length ? `${query} has no batches in this range.` : "No data yet: the pipeline has not run.";
     charts.replaceChildren();
     isLinked = false;
     return;
   }
-  note.textContent = `${query}: ${values.batches.reduce((a, b) => a + (b || 0), 0).toLocaleString("en")} batches, one point every ${span(found.step_s)}. Vertical lines: starts, ends, deployments, alerts.${values.is_complete.at(-1) === false ? " The dotted or pale end is the current step, which is incomplete." : ""}`;
+  note.textContent = `${query}: ${values.batches.reduce((a, b) => a + (b || 0), 0).toLocaleString("en")} batches, one point every ${span(found.step_s)}. Vertical lines mark starts, stops, deployments and alerts.${values.is_complete.at(-1) === false ? " The dotted or pale end is the current step, which is incomplete." : ""}`;
   const wanted = CHARTS.filter(([, , , hasData]) => !hasData || hasData(values));
   if (charts.dataset.kinds !== wanted.map(([id]) => id).join()) {
     charts.dataset.kinds = wanted.map(([id]) => id).join();
@@ -245,7 +245,7 @@ function bottom(seen) {
       { name: "created", get: (v) => ago(v.at, seen.at) },
       { name: "", get: (v) => (v.current.includes(one.name) ? "deployed" : v.earlier.includes(one.name) ? "earlier" : "") },
     ], [...seen.versions].reverse(), "No versions."),
-    seen.deployed ? h("p", { class: "muted small" }, `Deployed by ${seen.deployed.by || "unknown"} `, ago(seen.deployed.at, seen.at), `, profile ${seen.deployed.profile}, file ${seen.deployed.file}.`,
+    seen.deployed ? h("p", { class: "muted small" }, `Deployed by ${seen.deployed.by || "an unknown user"} `, ago(seen.deployed.at, seen.at), `, profile ${seen.deployed.profile}, file ${seen.deployed.file}.`,
       one.cpu_s_per_million_rows ? ` ${number(one.cpu_s_per_million_rows)} CPU seconds per million rows.` : "", one.pid ? ` Process ${one.pid}, JVM ${one.jvm_pid}.` : "") : null,
   ];
 }

@@ -14,7 +14,7 @@ live(async () => {
   const seen = await api("/api/quarantine");
   const total = seen.quarantines.reduce((sum, one) => sum + one.rows, 0);
   show(head, h("h1", {}, "Quarantine"), h("p", { class: "muted" }, seen.quarantines.length
-    ? `${number(total)} records could not be parsed. They are kept unchanged; the queries continue.`
+    ? `${number(total)} records could not be parsed. They are stored unchanged, and the queries keep running.`
     : "No quarantine: no deployed pipeline uses hr.parse_json."));
   const reasons = [...new Set(seen.quarantines.flatMap((one) => one.over_time.map((t) => t[1])))];
   const traces = reasons.map((reason) => {

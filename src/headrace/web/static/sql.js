@@ -127,6 +127,6 @@ function remember(sql) {
 
 function showHistory() {
   const all = JSON.parse(localStorage.getItem("asked") || "[]");
-  show(past, all.length ? all.slice(0, 20).map((one) => h("p", { class: "tight" }, h("button", { type: "button", class: "quiet small mono", onclick: () => { editor.value = one.sql; run(); } }, one.sql.length > 120 ? `${one.sql.slice(0, 119)}…` : one.sql))) : h("p", { class: "muted" }, "No queries yet. The history stays in this browser."));
+  show(past, all.length ? all.slice(0, 20).map((one) => h("p", { class: "tight" }, h("button", { type: "button", class: "quiet small mono", onclick: () => { editor.value = one.sql; run(); } }, one.sql.length > 120 ? `${one.sql.slice(0, 119)}…` : one.sql))) : h("p", { class: "muted" }, "No queries yet. The query history is stored only in this browser."));
 }
 document.addEventListener("theme", draw);

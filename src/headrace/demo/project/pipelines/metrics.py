@@ -5,7 +5,7 @@
     headrace up              keeps it running; headrace status shows its state
 
 Raw logs are lines of JSON: customers log in and click, jobs report, clusters send a heartbeat.
-headrace.toml says where they come from and where results go.
+headrace.toml defines where they come from and where results go.
 """
 
 from pyspark.sql import functions as F
@@ -23,7 +23,7 @@ LOG = """
 # headrace.toml.
 @hr.view
 def logs(raw_logs, customers):
-    """Parsed, with the customer's name. Lines that are not logs are kept in quarantine/."""
+    """Parsed, with the customer's name. Lines that are not logs go to quarantine/."""
     return hr.parse_json(raw_logs, LOG).join(F.broadcast(customers), "customer_id")
 
 
@@ -40,7 +40,7 @@ def beats(raw_logs, customers):
 
 
 # A stream is a query that Headrace keeps running. "metrics" is a sink in headrace.toml.
-# Every 10 seconds, to show progress; in production, use once a minute, for fewer, larger files.
+# Every 10 seconds, to show progress; in production, use 1 minute to get fewer, larger files.
 @hr.stream(to="metrics", every="10 seconds", fresh_within="2 minutes")
 def history(logs):
     """All logs, as Parquet, by day. Query it: headrace sql "SELECT ... FROM history"."""
@@ -55,7 +55,7 @@ def history(logs):
 )
 def logins(history):
     """Logins per minute of event time. Late logins are added to their minute for 10 minutes, then
-    dropped and counted. A stream used as input means its committed output."""
+    dropped and counted. A stream used as an input provides its committed output."""
     return (
         history.where("metric = 'login'")
         .withWatermark("timestamp", "10 minutes")
@@ -91,7 +91,7 @@ def overloaded():
 @hr.stream(
     to=hr.alert(key="cluster_id", title="Cluster {cluster_id} is silent"),
     mode="update",
-    every="3 seconds",  # notices a silence within 10 seconds after its minute
+    every="3 seconds",  # detects a silence within 10 seconds of its one-minute limit
 )
 def silent(heartbeats):
     """One row when a cluster has sent nothing for a minute, and one when it is back."""
