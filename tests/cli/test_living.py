@@ -97,6 +97,7 @@ def test_check_shows_queries_guarantees_and_warnings(living: Project) -> None:
     assert "State is never cleaned up." in done.stderr
     assert "No problems, 1 warning." in done.stdout
     assert "JSON is parsed in words by arrow, spark" in done.stdout
+    assert list(living.places.versions.iterdir()) == [], "check leaves nothing behind"
 
 
 def test_check_reports_all_problems_at_once(living: Project) -> None:
@@ -106,6 +107,7 @@ def test_check_reports_all_problems_at_once(living: Project) -> None:
 
     assert done.exit_code == 2
     assert list(living.places.runs.iterdir()) == [], "check leaves nothing behind"
+    assert list(living.places.versions.iterdir()) == [], "check leaves nothing behind"
     assert 'There is no input "lins".' in done.stderr
     assert "Mode complete does not work here." in done.stderr
 
@@ -142,6 +144,7 @@ def test_check_names_a_file_that_ends_its_process_and_checks_the_others(project:
     assert "exited with code 0" in problems[0]["what"]
     assert f"killed by signal {signal.SIGABRT.value}" in problems[1]["what"]
     assert list(project.places.runs.iterdir()) == [], "check leaves nothing behind"
+    assert list(project.places.versions.iterdir()) == [], "check leaves nothing behind"
 
 
 # ---- run

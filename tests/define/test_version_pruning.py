@@ -56,6 +56,37 @@ def test_a_version_that_was_only_checked_goes_after_a_day(places: StatePaths) ->
     assert left(places) == {"young"}
 
 
+def test_a_version_that_was_only_checked_is_discarded(places: StatePaths) -> None:
+    project = places.state.parent
+    (project / "shop.py").write_text("")
+    version = deployed_code.snapshot(project, places)
+
+    deployed_code.discard(places, version, deployed_code.stamp(places, version))
+
+    assert left(places) == set()
+
+
+def test_a_version_that_a_deploy_has_taken_up_is_not_discarded(places: StatePaths) -> None:
+    project = places.state.parent
+    (project / "shop.py").write_text("")
+    version = deployed_code.snapshot(project, places)
+    known = deployed_code.stamp(places, version)
+    assert deployed_code.snapshot(project, places) == version, "the deploy finds the same code"
+
+    deployed_code.discard(places, version, known)
+
+    assert left(places) == {version}
+
+
+def test_a_version_that_should_run_is_not_discarded(places: StatePaths) -> None:
+    keep(places, "current")
+    desired.write(places, WANTED)
+
+    deployed_code.discard(places, "current", deployed_code.stamp(places, "current"))
+
+    assert left(places) == {"current"}
+
+
 def test_what_should_run_and_what_comes_back_after_a_run_stay(places: StatePaths) -> None:
     keep(places, "current", "former", "old")
     former = replace(WANTED, version="former").to_json()

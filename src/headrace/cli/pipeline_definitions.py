@@ -20,18 +20,19 @@ from headrace.errors import (
     error_from_dict,
     together,
 )
-from headrace.json_file import read_json
 from headrace.model.pipeline import Definition
 from headrace.model.runs import Exit, RunSpec
 from headrace.project import system_topics
 from headrace.project.workspace import Target, Workspace, targets
+from headrace.state import definitions
 from headrace.supervisor import lock, process
 
 TIMEOUT_S = 180.0
 
 
 def define(work: Workspace, names: Sequence[str], *, quiet: bool = False) -> list[Definition]:
-    """Definitions of the named pipelines, or of all. Raises every problem at once."""
+    """Definitions of the named pipelines, or of all, without leaving a version behind. Raises every
+    problem at once."""
     found = targets(work, names)
     scripts = [target.file for target in found if target.script]
     if scripts:
@@ -42,13 +43,16 @@ def define(work: Workspace, names: Sequence[str], *, quiet: bool = False) -> lis
             fix=f"headrace run {scripts[0]}",
             slug="script-has-no-definition",
         )
+    known = deployed_code.names(work.places)
     version = snapshot(work)
+    stamp = deployed_code.stamp(work.places, version)
     try:
         return define_version(work, version, found, quiet=quiet)
     finally:
-        deployed_code.prune(
-            work.places, time.time()
-        )  # users of `check` may never start a supervisor, which also does it
+        if version not in known:
+            deployed_code.discard(work.places, version, stamp)
+        # Users of `check` may never start a supervisor, which also does it.
+        deployed_code.prune(work.places, time.time())
 
 
 def snapshot(work: Workspace, outside: Path | None = None) -> str:
@@ -116,13 +120,12 @@ def _problems(ended: Exit) -> list[Error]:
 
 
 def _read(work: Workspace, version: str, target: Target) -> Definition:
-    path = work.places.definition(version, work.profile, target.pipeline)
-    body = read_json(path)
-    if body is None:
+    definition = definitions.read(work.places, version, work.profile, target.pipeline)
+    if definition is None:
         raise SetupError(
-            f'The check of "{target.pipeline}" succeeded but wrote no definition.',
-            where=str(path),
+            f'The check of "{target.pipeline}" succeeded but wrote no readable definition.',
+            where=str(work.places.definition(version, work.profile, target.pipeline)),
             fix="Run the check again. If that does not help, delete this version's folder.",
             slug="no-definition",
         )
-    return Definition.from_json(body)
+    return definition

@@ -58,15 +58,33 @@ def snapshot(
     return version
 
 
+def names(places: StatePaths) -> set[str]:
+    try:
+        return set(os.listdir(places.versions))
+    except OSError:
+        return set()
+
+
+def stamp(places: StatePaths, version: str) -> int | None:
+    """Changes whenever a snapshot finds that this version already exists."""
+    try:
+        return (places.version(version) / RECORD).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def discard(places: StatePaths, version: str, known: int | None) -> None:
+    """Remove a version, unless a pipeline needs it or its stamp is no longer the known one: then
+    another command, such as `up`, is about to use it."""
+    if version not in _needed(places) and stamp(places, version) == known:
+        shutil.rmtree(places.version(version), ignore_errors=True)
+
+
 def prune(places: StatePaths, now: float) -> list[str]:
     """Remove versions that no pipeline needs, and return them. Kept are those that run or should
     run, the last ten deployed of each pipeline, and everything younger than a day."""
-    try:
-        found = list(places.versions.iterdir())
-    except OSError:
-        return []
-    needed = _needed(places)
-    old = [path for path in found if path.name not in needed and _is_old(path, now)]
+    unneeded = (places.version(name) for name in names(places) - _needed(places))
+    old = [path for path in unneeded if _is_old(path, now)]
     for path in old:
         shutil.rmtree(path, ignore_errors=True)
     return sorted(path.name for path in old)
@@ -86,9 +104,12 @@ def _needed(places: StatePaths) -> set[str]:
 
 
 def _renew(path: Path) -> bool:
-    """Renew the age of an existing version, so that `prune` keeps it for the deployment."""
+    """Renew the age and the stamp of an existing version, so that `prune` and `discard` keep it for
+    the deployment."""
     try:
         os.utime(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(path / RECORD)
     except FileNotFoundError:
         return False
     except OSError:

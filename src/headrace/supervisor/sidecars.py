@@ -13,11 +13,11 @@ from pathlib import Path
 
 from headrace import config, logs
 from headrace.config import Settings
-from headrace.errors import Error, StoreError
-from headrace.json_file import read_json
+from headrace.connectors import kinds
+from headrace.errors import Error
 from headrace.model.runs import Desired
 from headrace.model.state_paths import StatePaths
-from headrace.state import alert_topic_status, desired
+from headrace.state import alert_topic_status, definitions, desired
 from headrace.supervisor.process import PYTHON, Companion, last_line
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,6 @@ WELL_AFTER_S = 60.0  # after this time, the restart delay is reset
 WANTED_S = 2.0  # how often to check whether one is wanted
 LOG_BYTES = 4 * 1024 * 1024
 TIDY_S = 60.0  # how often to shorten its log
-BROKERS = ("kafka", "event_hubs")
 
 Start = Callable[[list[str], Path, Path], Companion]
 
@@ -52,11 +51,9 @@ def create_sidecars(settings: Settings, places: StatePaths) -> tuple[Sidecar, Si
 
 
 def _reads_a_broker(places: StatePaths, wanted: Desired) -> bool:
-    with contextlib.suppress(StoreError):
-        body = read_json(places.definition(wanted.version, wanted.profile, wanted.pipeline)) or {}
-        connectors = [node.get("connector") or {} for node in body.get("nodes", [])]
-        return any(connector.get("kind") in BROKERS for connector in connectors)
-    return False
+    definition = definitions.read(places, wanted.version, wanted.profile, wanted.pipeline)
+    nodes = definition.nodes if definition else ()
+    return any(kinds.has_topics((node.connector or {}).get("kind")) for node in nodes)
 
 
 class LiveSettings:
