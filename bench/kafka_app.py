@@ -24,10 +24,10 @@ from bench.sides import LOGS, Running, bare, going_up, runs_of
 from headrace import config
 from headrace.checkpoints import positions
 from headrace.connectors import jars
-from headrace.demo import count, kafka_transport, outputs
 from headrace.demo import input_reader as demo_expected
-from headrace.demo.count import Expected, Outputs
+from headrace.demo import kafka_transport, loss_count, outputs
 from headrace.demo.folder import files as demo_files
+from headrace.demo.loss_count import Expected, Outputs
 from headrace.demo.paths import KAFKA, PIPELINE, DemoPaths
 from headrace.model.state_paths import StatePaths
 
@@ -97,7 +97,7 @@ def _given(folder: Path, broker: topic.Topics, records: int) -> Given:
         broker,
         records,
         customers,
-        count.compute_expected(lines, demo_expected.customers(customers)),
+        loss_count.compute_expected(lines, demo_expected.customers(customers)),
     )
 
 
@@ -215,7 +215,7 @@ def _naive(folder: Path, given: Given) -> Iterator[Opened]:
         _same("overloaded", len(rows), given.overloads)
         found = Outputs(
             history=Counter(outputs.history_rows(folder / "metrics")),
-            beats=Counter(map(count.beat_row, values)),
+            beats=Counter(map(loss_count.beat_row, values)),
             logins={int(minute) * 1_000_000: n for minute, n in logins.items()},
             quarantined=Counter(_values(folder / "bad")),
         )
@@ -229,7 +229,7 @@ def _naive(folder: Path, given: Given) -> Iterator[Opened]:
 
 def judged(want: Expected, found: Outputs) -> dict[str, Any]:
     """Every output of Headrace's is exactly what the input says, also the heartbeats."""
-    counted = count.count(want, found)
+    counted = loss_count.count(want, found)
     if not counted.is_right:
         raise AssertionError(f"an answer is wrong: {counted}")
     return {"late": counted.late, "mistaken": 0}
@@ -243,9 +243,9 @@ def judged_leniently(want: Expected, found: Outputs, records: int) -> dict[str, 
     _same("rows in all", found.history.total() + found.quarantined.total(), records)
     if twice := [row for row in more if row in want.history]:
         raise AssertionError(f"rows are doubled: {twice[:3]}")
-    beats = count.count_rows(want.beats, found.beats)
+    beats = loss_count.count_rows(want.beats, found.beats)
     _same("heartbeats", (beats.lost, beats.doubled), (0, 0))
-    logins = count.count_minutes(want.logins, found.logins, want.newest_login)
+    logins = loss_count.count_minutes(want.logins, found.logins, want.newest_login)
     if logins.lost or logins.doubled > more.total():
         raise AssertionError(f"the logins are wrong: {logins}")
     return {"late": logins.late, "mistaken": more.total()}

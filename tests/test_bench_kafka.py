@@ -20,8 +20,8 @@ from bench import __main__ as program
 from bench import figures, kafka_app, kafka_history, kafka_latency, page, sides, topic
 from bench.kafka_latency import Window
 
-from headrace.demo import count, input_reader
-from headrace.demo.count import Expected, Outputs
+from headrace.demo import input_reader, loss_count
+from headrace.demo.loss_count import Expected, Outputs
 from test_bench import result, run
 
 CUSTOMERS = {number: (f"name {number}", "free") for number in range(1, 21)}
@@ -195,7 +195,7 @@ def test_batches_are_counted_by_when_they_were_done(tmp_path: Path) -> None:
 
 
 LINES = list(topic.logs(3_000))
-WANT = count.compute_expected(LINES, CUSTOMERS)
+WANT = loss_count.compute_expected(LINES, CUSTOMERS)
 RIGHT = Outputs(
     history=WANT.history,
     beats=WANT.beats,
@@ -208,7 +208,9 @@ RIGHT = Outputs(
 def lenient() -> Outputs:
     """As `from_json` sees it: some damaged lines are logs."""
     taken = [line for line in WANT.malformed if input_reader.log_of(kafka_history.as_taken(line))]
-    mistaken = count.compute_expected([kafka_history.as_taken(line) for line in taken], CUSTOMERS)
+    mistaken = loss_count.compute_expected(
+        [kafka_history.as_taken(line) for line in taken], CUSTOMERS
+    )
     left = WANT.malformed - Counter(taken)
     assert taken
     return replace(RIGHT, history=WANT.history + mistaken.history, quarantined=left)

@@ -67,7 +67,7 @@ CALLS = {
 # module -> why it may use a word that is also a key of Spark's progress object
 KEYS = {
     "headrace.checkpoints.source_logs": "the log of a file source has the same word",
-    "headrace.driver.lookups": "a metric of Spark's plan has the same name",
+    "headrace.driver.lookup_metrics": "a metric of Spark's plan has the same name",
 }
 
 

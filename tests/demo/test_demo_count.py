@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import config
-from headrace.demo import count, folder, generator, input_reader, outputs
+from headrace.demo import folder, generator, input_reader, loss_count, outputs
 from headrace.demo.paths import DemoPaths
 from headrace.errors import Error
 from headrace.model.alerts import OpenAlert
@@ -58,15 +58,15 @@ def demo(made: DemoPaths) -> DemoPaths:
     return made
 
 
-def wanted(places: DemoPaths) -> count.Expected:
+def wanted(places: DemoPaths) -> loss_count.Expected:
     files = input_reader.input_files(places.incoming, places.truth)
     lines = (line for path in files for line in input_reader.lines_of(path))
-    return count.compute_expected(lines, input_reader.customers(places.customers))
+    return loss_count.compute_expected(lines, input_reader.customers(places.customers))
 
 
-def counted(places: DemoPaths) -> count.Count:
+def counted(places: DemoPaths) -> loss_count.Count:
     settings = config.load(places.folder)
-    return count.count(
+    return loss_count.count(
         wanted(places),
         outputs.read_all(settings, places, outputs.heartbeat_lines(places.heartbeats)),
     )
@@ -80,10 +80,10 @@ def committed(sink: Path, file: Path) -> None:
     (log / str(number)).write_text("v1\n" + json.dumps(entry))
 
 
-def write_history(places: DemoPaths, rows: list[count.Row]) -> None:
+def write_history(places: DemoPaths, rows: list[loss_count.Row]) -> None:
     names = ("timestamp", "customer_id", "event_type", "metric", "level", "cluster_id", "load",
              "customer", "plan")  # fmt: skip
-    days: dict[str, list[count.Row]] = {}
+    days: dict[str, list[loss_count.Row]] = {}
     for row in rows:
         days.setdefault(str(datetime.fromtimestamp(row[0] / 1e6, UTC).date()), []).append(row)
     for day, mine in days.items():
@@ -95,7 +95,7 @@ def write_history(places: DemoPaths, rows: list[count.Row]) -> None:
         committed(places.history, path)
 
 
-def beat_line(row: count.Row) -> str:
+def beat_line(row: loss_count.Row) -> str:
     log = input_reader.LoggedLine(*row[:7])
     at = datetime.fromtimestamp(log.at / 1e6, UTC).isoformat(timespec="milliseconds")
     body = {**log._asdict(), "timestamp": at.replace("+00:00", "Z")}
@@ -143,14 +143,14 @@ def write_alerts(places: DemoPaths, overloads: Counter[int], silent: int) -> Non
 def test_a_faultless_run_has_nothing_lost_and_nothing_doubled(demo: DemoPaths) -> None:
     found = counted(demo)
 
-    assert found.outputs == {name: count.OutputCount() for name in found.outputs}
+    assert found.outputs == {name: loss_count.OutputCount() for name in found.outputs}
     assert found.is_right
     assert found.malformed == found.quarantined > 0
     assert (found.overloaded, found.silent) == (2, 1)
     assert wanted(demo).history.total() > SECONDS * RATE * 0.9
 
 
-def first_row(demo: DemoPaths) -> count.Row:
+def first_row(demo: DemoPaths) -> loss_count.Row:
     return next(iter(wanted(demo).history))
 
 
@@ -184,7 +184,7 @@ def move_login(demo: DemoPaths) -> None:
     logins = Counter(wanted(demo).logins)
     newest = max(logins)
     logins[newest] -= 1
-    logins[newest + count.MINUTE_US] += 1
+    logins[newest + loss_count.MINUTE_US] += 1
     write_logins(demo, logins, batch=10)
 
 
@@ -247,12 +247,12 @@ def test_a_file_that_was_never_committed_does_not_count(demo: DemoPaths) -> None
 
 
 def test_a_login_too_late_for_its_minute_is_late_and_not_lost() -> None:
-    newest = 100 * count.MINUTE_US
-    old, recent = newest - 11 * count.MINUTE_US, newest - 10 * count.MINUTE_US
+    newest = 100 * loss_count.MINUTE_US
+    old, recent = newest - 11 * loss_count.MINUTE_US, newest - 10 * loss_count.MINUTE_US
 
-    late = count.count_minutes({old: 5, newest: 2}, {old: 3, newest: 2}, newest)
-    lost = count.count_minutes({recent: 5}, {recent: 3}, newest)
-    more = count.count_minutes({old: 3}, {old: 5}, newest)
+    late = loss_count.count_minutes({old: 5, newest: 2}, {old: 3, newest: 2}, newest)
+    lost = loss_count.count_minutes({recent: 5}, {recent: 3}, newest)
+    more = loss_count.count_minutes({old: 3}, {old: 5}, newest)
 
     assert (late.lost, late.late) == (0, 2)
     assert (lost.lost, lost.late) == (2, 0)
@@ -267,7 +267,7 @@ def test_episodes_are_counted_in_the_order_of_the_beats() -> None:
 
     lines = [beat(8, 99.5), beat(2, 99.2), beat(4, 95.0), beat(6, 50.0), beat(3, 99.9)]
 
-    want = count.compute_expected(lines, {1: ("A", "b")})
+    want = loss_count.compute_expected(lines, {1: ("A", "b")})
 
     assert want.overloads == {4: 2}
 
@@ -275,9 +275,9 @@ def test_episodes_are_counted_in_the_order_of_the_beats() -> None:
 def test_a_log_of_an_unknown_customer_is_in_no_output() -> None:
     line = b'{"timestamp": "2026-01-01T00:00:00.000Z", "customer_id": 99, "metric": "login"}'
 
-    want = count.compute_expected([line], {1: ("A", "b")})
+    want = loss_count.compute_expected([line], {1: ("A", "b")})
 
-    assert want == count.Expected()
+    assert want == loss_count.Expected()
 
 
 def test_input_that_somebody_changed_is_not_counted(demo: DemoPaths) -> None:
@@ -290,18 +290,18 @@ def test_input_that_somebody_changed_is_not_counted(demo: DemoPaths) -> None:
 
 
 def test_missing_quarantine_alone_is_not_right() -> None:
-    right = count.count(count.Expected(), count.Outputs())
+    right = loss_count.count(loss_count.Expected(), loss_count.Outputs())
 
     assert right.is_right
     assert not replace(right, malformed=1).is_right
 
 
 def test_a_heartbeat_once_too_often_is_no_fault_where_at_least_once_was_promised() -> None:
-    want = count.Expected(beats=Counter({("a",): 1, ("b",): 1}))
-    found = count.Outputs(beats=Counter({("a",): 3, ("strange",): 1}))
+    want = loss_count.Expected(beats=Counter({("a",): 1, ("b",): 1}))
+    found = loss_count.Outputs(beats=Counter({("a",): 3, ("strange",): 1}))
 
-    strict = count.count(want, found).outputs["heartbeats"]
-    lenient = count.count(want, found, ("heartbeats",)).outputs["heartbeats"]
+    strict = loss_count.count(want, found).outputs["heartbeats"]
+    lenient = loss_count.count(want, found, ("heartbeats",)).outputs["heartbeats"]
 
     assert (strict.lost, strict.doubled, strict.repeated) == (1, 3, 0)
     assert (lenient.lost, lenient.doubled, lenient.repeated) == (1, 1, 2), "strange is a fault"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from headrace.demo import count, run_totals, terminal_view
+from headrace.demo import loss_count, run_totals, terminal_view
 from headrace.model.status import PipelineStatus, QueryStatus
 from headrace.store.alerts import StoredAlert
 
@@ -110,8 +110,8 @@ def test_the_line_for_logs_has_what_moves() -> None:
 
 
 def test_the_summary_names_what_is_wrong() -> None:
-    wrong = count.OutputCount(lost=2, doubled=1, examples=("lost: (1, 2)",))
-    counted = count.Count({"history": wrong}, 5, 4, 1, 1)
+    wrong = loss_count.OutputCount(lost=2, doubled=1, examples=("lost: (1, 2)",))
+    counted = loss_count.Count({"history": wrong}, 5, 4, 1, 1)
 
     text = "\n".join(terminal_view.summary(counted))
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.stage import Project, failed, started
 from headrace.cli.demo_screen import Watcher
-from headrace.demo import count, folder
+from headrace.demo import folder, loss_count
 from headrace.demo.file_transport import FileTransport
 from headrace.demo.latency import Latency
 from headrace.project.workspace import open_workspace
@@ -49,7 +49,9 @@ def test_nothing_is_over_before_the_first_run(project: Project) -> None:
 
 def test_the_last_line_has_the_keys_that_programs_read(project: Project) -> None:
     project.ran("metrics", events=started(), is_live=True)
-    counted = count.Count({"history": count.OutputCount(lost=2, doubled=1, late=3)}, 5, 4, 2, 1)
+    counted = loss_count.Count(
+        {"history": loss_count.OutputCount(lost=2, doubled=1, late=3)}, 5, 4, 2, 1
+    )
 
     told = watcher(project, generation=1).to_json(counted, {"kept": Latency(1.25, 9.0, 20)})
 

@@ -198,7 +198,7 @@ def test_what_cannot_be_counted_costs_no_event_and_is_not_tried_in_every_batch()
             Gone.asked += 1
             raise ConnectionError("the JVM is gone")
 
-    from headrace.driver.lookups import Lookup
+    from headrace.driver.lookup_metrics import Lookup
 
     counts.note("kept", CountPlan(lookups=(Lookup("customers", "x.py:1", frozenset({1})),)))
     progress = {"numInputRows": 1, "batchId": 0}

@@ -14,9 +14,9 @@ from headrace.cli import output
 from headrace.cli.follow import say
 from headrace.demo import input_reader, outputs, terminal_view
 from headrace.demo import run_totals as demo_totals
-from headrace.demo.count import Count
 from headrace.demo.kafka_transport import Transport
 from headrace.demo.latency import Latency
+from headrace.demo.loss_count import Count
 from headrace.demo.paths import PIPELINE, DemoPaths
 from headrace.json_file import write_json
 from headrace.model.status import OVER, WORKING, PipelineStatus

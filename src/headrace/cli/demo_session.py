@@ -20,7 +20,7 @@ from headrace.cli.output import print_line
 from headrace.cli.run_session import OwnSupervisor, check_alive, deploy, ensure_supervisor
 from headrace.cli.signals import Interrupts
 from headrace.connectors.kafka import client_errors
-from headrace.demo import count, folder, input_reader, kafka_transport, terminal_view
+from headrace.demo import folder, input_reader, kafka_transport, loss_count, terminal_view
 from headrace.demo.file_transport import FileTransport
 from headrace.demo.kafka_transport import Transport
 from headrace.demo.paths import PIPELINE, DemoPaths
@@ -272,7 +272,7 @@ def _report(
     return 0 if found.is_right and run_end_text.stop_code(ended.exit) == 0 else 1
 
 
-def count_outputs(transport: Transport, demo: DemoPaths) -> count.Count:
+def count_outputs(transport: Transport, demo: DemoPaths) -> loss_count.Count:
     """Compare outputs with input. The pipeline must have stopped."""
-    want = count.compute_expected(transport.lines(), input_reader.customers(demo.customers))
-    return count.count(want, transport.read_outputs(), transport.at_least_once)
+    want = loss_count.compute_expected(transport.lines(), input_reader.customers(demo.customers))
+    return loss_count.count(want, transport.read_outputs(), transport.at_least_once)

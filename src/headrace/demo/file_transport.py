@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from headrace.config import Settings
 from headrace.demo import input_reader, outputs, read_progress
-from headrace.demo.count import Outputs
 from headrace.demo.latency import Latency
+from headrace.demo.loss_count import Outputs
 from headrace.demo.paths import DemoPaths
 
 

@@ -18,10 +18,10 @@ from headrace.connectors import kinds
 from headrace.connectors.kafka.connector import kafka
 from headrace.connectors.kafka.topic_follower import Record, TopicFollower
 from headrace.demo import latency, outputs, read_progress
-from headrace.demo.count import Outputs
 from headrace.demo.file_transport import FileTransport
 from headrace.demo.input_reader import log_of
 from headrace.demo.latency import Beat, Latency
+from headrace.demo.loss_count import Outputs
 from headrace.demo.paths import KAFKA, PIPELINE, DemoPaths
 from headrace.errors import ConfigError, Error, SetupError
 from headrace.model.state_paths import StatePaths

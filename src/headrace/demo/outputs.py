@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from headrace.checkpoints import committed_files
 from headrace.config import Settings
-from headrace.demo.count import Outputs, Row, beat_row
+from headrace.demo.loss_count import Outputs, Row, beat_row
 from headrace.demo.paths import PIPELINE, DemoPaths
 from headrace.errors import ConnectorError
 from headrace.model.state_paths import StatePaths

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.demo.count import Count, hours_and_minutes
 from headrace.demo.latency import Latency
+from headrace.demo.loss_count import Count, hours_and_minutes
 from headrace.demo.run_totals import Total
 from headrace.model.status import PipelineStatus, State
 from headrace.model.times import clock

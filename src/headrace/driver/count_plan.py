@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.define.graph import ASIDE
-from headrace.driver import lookups, parse_points
+from headrace.driver import lookup_metrics, parse_points
 from headrace.driver.frames import Frames
-from headrace.driver.lookups import Lookup
+from headrace.driver.lookup_metrics import Lookup
 from headrace.driver.parse_points import ParsePoint
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def _plan_each_query(
     work: Frames, frames: Mapping[str, DataFrame]
 ) -> Iterator[tuple[str, CountPlan]]:
     tables = [name for name in work.frames if work.nodes[name].kind == "table"]
-    names = lookups.names([(name, work.nodes[name].place, work.frames[name]) for name in tables])
+    names = lookup_metrics.names(
+        [(name, work.nodes[name].place, work.frames[name]) for name in tables]
+    )
     folders = {
         files.identity(): (name, work.nodes[name].place)
         for name, connector in work.connectors.items()
@@ -70,13 +72,15 @@ def _plan_each_query(
         points = [*_find_parse_points(work, name), *parse_points.by_source(frame, folders, place)]
         own = tuple(point for point in points if point.name not in taken)
         taken |= {point.name for point in own}
-        joined = () if f".{ASIDE}" in name else lookups.find(frame, names, place)
+        joined = () if f".{ASIDE}" in name else lookup_metrics.find(frame, names, place)
         yield name, CountPlan(own, joined)
 
 
 def plan_script_counts(frame: DataFrame, place: str) -> CountPlan:
     try:
-        return CountPlan(parse_points.by_source(frame, {}, place), lookups.find(frame, {}, place))
+        return CountPlan(
+            parse_points.by_source(frame, {}, place), lookup_metrics.find(frame, {}, place)
+        )
     except Exception as exc:  # a boundary: a script must run whatever its plan looks like
         logger.info("could not count fields and lookups in the query at %s: %s", place, exc)
         return NOTHING

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headrace.driver import field_counts, lookups, record_sample
+from headrace.driver import field_counts, lookup_metrics, record_sample
 from headrace.driver.count_plan import CountPlan
 from headrace.driver.parse_points import ParsePoint
 from headrace.driver.record_ages import RecordAges
@@ -57,7 +57,7 @@ class BatchCounts:
             return {}
         counts: dict[str, int] = {}
         if plan.lookups and java is not None:
-            count = partial(lookups.counts, java, progress.batch, plan.lookups)
+            count = partial(lookup_metrics.counts, java, progress.batch, plan.lookups)
             counts |= self._count_if_due((query, "lookups"), count)
         for point in plan.parsed:
             count = partial(self._count_fields, point, progress, checkpoint)
