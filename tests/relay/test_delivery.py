@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.alerts.channels import Channel, Route
-from headrace.alerts.notices import Sender
+from headrace.alerts.notices import GROUP_FROM, Sender
 from headrace.alerts.notifiers.notifier import DeliveryError
 from headrace.errors import ConfigError
 from headrace.model.alerts import OpenAlert
@@ -46,8 +46,10 @@ def conn(tmp_path: Path) -> Iterator[db.Store]:
         yield conn
 
 
-def open_alert(conn: db.Store, key: str, severity: str = "critical", query: str = "hot") -> None:
-    alerts.open_once(conn, OpenAlert(key, "row", "metrics", f"Load of {key}", severity, query), 5.0)
+def open_alert(
+    conn: db.Store, key: str, severity: str = "critical", query: str = "hot", at: float = 5.0
+) -> None:
+    alerts.open_once(conn, OpenAlert(key, "row", "metrics", f"Load of {key}", severity, query), at)
 
 
 def run(
@@ -203,6 +205,74 @@ def test_a_channel_gets_what_its_route_takes(conn: db.Store) -> None:
     assert pager.titles == [("trigger", "Load of k2")]
     assert len(team.got) == 3
     assert alert_changes.read(conn, deliveries.reader("pager"), 10) == []
+
+
+def test_an_alert_that_becomes_critical_reaches_the_channel_for_critical_alerts(
+    conn: db.Store,
+) -> None:
+    pager, team = Recorder(), Recorder()
+    open_alert(conn, "k1", severity="warning")
+    run(conn, pager, Route(severity=("critical",)))
+    run(conn, team, name="team")
+
+    open_alert(conn, "k1", severity="critical", at=6.0)
+    open_alert(conn, "k1", severity="critical", at=7.0)
+    alerts.resolve(conn, "k1", 9.0)
+    run(conn, pager, Route(severity=("critical",)))
+    run(conn, team, name="team")
+
+    assert [(one.kind, one.severity) for one in pager.got] == [
+        (NoticeKind.TRIGGER, "critical"), (NoticeKind.RESOLVE, "critical"),
+    ]  # fmt: skip
+    assert [(one.kind, one.severity) for one in team.got] == [
+        (NoticeKind.TRIGGER, "warning"),
+        (NoticeKind.TRIGGER, "critical"),
+        (NoticeKind.RESOLVE, "critical"),
+    ]
+    assert len({one.key for one in (*pager.got, *team.got)}) == 1
+    changes = alert_changes.read(conn, alert_changes.EVENTS, 10)
+    assert [change.is_escalation for change in changes] == [False, True, False]
+
+
+def test_an_alert_that_became_milder_is_resolved_where_it_was_sent(conn: db.Store) -> None:
+    pager, route = Recorder(), Route(severity=("critical",))
+    open_alert(conn, "k1", severity="critical")
+    run(conn, pager, route)
+
+    open_alert(conn, "k1", severity="warning")
+    alerts.resolve(conn, "k1", 9.0)
+    run(conn, pager, route)
+
+    assert pager.titles == [("trigger", "Load of k1"), ("resolve", "Load of k1")]
+
+
+def test_an_alert_of_a_group_keeps_its_key_when_it_becomes_critical(conn: db.Store) -> None:
+    pager = Recorder()
+    for number in range(GROUP_FROM):
+        open_alert(conn, f"k{number}", severity="warning")
+    run(conn, pager)
+    open_alert(conn, "k3", severity="critical")
+    run(conn, pager)
+    for number in range(GROUP_FROM):
+        alerts.resolve(conn, f"k{number}", 9.0)
+    run(conn, pager)
+
+    assert [str(one.kind) for one in pager.got] == ["trigger", "trigger", "resolve"]
+    assert len({one.key for one in pager.got}) == 1
+
+
+def test_an_alert_that_was_sent_twice_is_repeated_once(conn: db.Store) -> None:
+    pager = Recorder()
+    channel = Channel("pager", "webhook", pager, repeat_s=50.0)
+    open_alert(conn, "k1", severity="warning")
+    run(conn, pager)
+    open_alert(conn, "k1", severity="critical")
+    run(conn, pager)
+
+    assert repeat(conn, channel, SENDER, lambda: 149.0) == 0
+    assert repeat(conn, channel, SENDER, lambda: 151.0) == 1
+    assert [one.severity for one in pager.got] == ["warning", "critical", "critical"]
+    assert repeat(conn, channel, SENDER, lambda: 199.0) == 0
 
 
 @pytest.mark.thorough

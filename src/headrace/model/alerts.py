@@ -19,6 +19,10 @@ SEVERITIES = ("info", "warning", "error", "critical")  # in ascending order
 RULE_OF_ROWS = "row"  # the rule of alerts that a query's rows opened
 
 
+def is_worse(severity: str, other: str) -> bool:
+    return SEVERITIES.index(severity) > SEVERITIES.index(other)
+
+
 @dataclass(frozen=True, slots=True)
 class OpenAlert:
     """Opens the alert with this key, or updates it if it is open."""

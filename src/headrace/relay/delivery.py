@@ -43,13 +43,13 @@ def deliver(
     found = deliveries.pending(conn, channel.name, PENDING_MAX)
     if not found:
         return None
-    wanted = [one for one in found if channel.route.takes(*_routed_by(one))]
+    wanted = _choose_wanted(conn, channel, found)
     if not wanted:
         alert_changes.advance(conn, deliveries.reader(channel.name), found[-1].id)
         return 0
     changes = next_group(wanted)
     if changes[0].kind == NoticeKind.TRIGGER:
-        key = notice_key(changes, sender)
+        key, changes = _choose_opening(conn, channel.name, changes, sender)
     else:
         key, changes = _choose_closing(conn, channel.name, changes, wall())
         if not changes:
@@ -119,8 +119,31 @@ def _record(
     deliveries.record(conn, changes, done)
 
 
-def _routed_by(change: AlertChange) -> tuple[str, str, str]:
-    return change.alert.severity, change.alert.pipeline, change.alert.rule
+def _choose_wanted(
+    conn: db.Store, channel: Channel, changes: Sequence[AlertChange]
+) -> list[AlertChange]:
+    """The channel's route decides about alerts that open or become more severe. Their later changes
+    go where they were sent, even if the alert has become less severe."""
+    ids = [change.alert.id for change in changes]
+    sent = deliveries.sent_alerts(conn, channel.name, min(ids), max(ids))
+    wanted = []
+    for change in changes:
+        alert = change.alert
+        is_new = change.kind == NoticeKind.TRIGGER
+        takes = channel.route.takes(alert.severity, alert.pipeline, alert.rule)
+        if takes if is_new else alert.id in sent or takes:
+            wanted.append(change)
+    return wanted
+
+
+def _choose_opening(
+    conn: db.Store, channel: str, changes: list[AlertChange], sender: Sender
+) -> tuple[str, list[AlertChange]]:
+    """Of alerts that were sent before and became more severe, those with the key of the first: the
+    service updates what it has. Otherwise those that were never sent, with a new key."""
+    keys = [deliveries.sent_key(conn, channel, change.alert.id) for change in changes]
+    alike = [change for change, key in zip(changes, keys, strict=True) if key == keys[0]]
+    return keys[0] or notice_key(alike, sender), alike
 
 
 def _choose_closing(

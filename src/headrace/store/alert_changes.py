@@ -28,6 +28,12 @@ class AlertChange:
     at: float
     alert: StoredAlert
 
+    @property
+    def is_escalation(self) -> bool:
+        """Whether the alert was open before and became more severe."""
+        noticed_at = self.alert.noticed_at
+        return self.kind == NoticeKind.TRIGGER and noticed_at is not None and self.at > noticed_at
+
 
 def read(conn: db.Store, reader: str, most: int) -> list[AlertChange]:
     """Changes that this reader has not passed, the oldest first."""

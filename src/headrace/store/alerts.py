@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from headrace.model.alerts import RULE_OF_ROWS, AlertRow, OpenAlert
+from headrace.model.alerts import RULE_OF_ROWS, AlertRow, OpenAlert, is_worse
 from headrace.model.notices import NoticeKind
 from headrace.store import db, json_text
 
@@ -112,15 +112,20 @@ def _open(
     resolve_at: float | None = None,
     count: int = 1,
 ) -> bool:
-    """True if it was not open; else the open one counts up."""
+    """True if it was not open; else the open one counts up. If it became more severe, that is a
+    change too: some channels want only severe alerts."""
     data = json_text.dump_bounded(alert.data)
     values = (alert.key, alert.title, str(alert.severity), data, opened_at, resolve_at, count)
-    done = conn.execute(
-        "UPDATE alerts SET title = ?2, severity = ?3, data = ?4, updated_at = max(updated_at, ?5),"
-        " resolve_at = ?6, updates = updates + ?7 WHERE key = ?1 AND resolved_at IS NULL",
-        values,
-    )
-    if done.rowcount > 0:
+    sql = "SELECT id, severity FROM alerts WHERE key = ? AND resolved_at IS NULL"
+    if known := conn.execute(sql, (alert.key,)).fetchone():
+        conn.execute(
+            "UPDATE alerts SET title = ?2, severity = ?3, data = ?4,"
+            " updated_at = max(updated_at, ?5), resolve_at = ?6, updates = updates + ?7"
+            " WHERE key = ?1 AND resolved_at IS NULL",
+            values,
+        )
+        if is_worse(alert.severity, known["severity"]):
+            _log_change(conn, known["id"], NoticeKind.TRIGGER, alert.title, at)
         return False
     # Only the last episode is read, by the index: a flapping key has thousands.
     new = conn.execute(

@@ -111,6 +111,17 @@ def sent_key(conn: db.Store, channel: str, alert: int) -> str | None:
     return None if found is None else str(found["key"])
 
 
+def sent_alerts(conn: db.Store, channel: str, first: int, last: int) -> set[int]:
+    """Which alerts with ids in this range the channel has sent."""
+    found = db.rows(
+        conn,
+        "SELECT DISTINCT alert FROM deliveries WHERE channel = ? AND kind = 'trigger'"
+        " AND state = ? AND alert BETWEEN ? AND ?",
+        (channel, str(DeliveryState.SENT), first, last),
+    )
+    return {row["alert"] for row in found}
+
+
 def count_open(conn: db.Store, channel: str, key: str) -> int:
     """Open alerts that were sent under this key: more than one if they were sent as a group."""
     found = conn.execute(
@@ -122,12 +133,14 @@ def count_open(conn: db.Store, channel: str, key: str) -> int:
 
 
 def sent_before(conn: db.Store, channel: str, at: float) -> list[tuple[str, AlertChange]]:
-    """(key, change) of open alerts that were last sent before `at`, the oldest first."""
+    """(key, change) of open alerts that were last sent before `at`, the oldest first. Of an alert
+    that was sent more than once, because it became more severe, only the last change."""
     found = db.rows(
         conn,
-        "SELECT d.key AS sent_key, d.change FROM deliveries AS d JOIN alerts AS a ON a.id = d.alert"
-        " WHERE d.channel = ? AND d.kind = 'trigger' AND d.state = ? AND d.at < ?"
-        " AND a.resolved_at IS NULL ORDER BY d.id LIMIT 1000",
+        "SELECT d.key AS sent_key, max(d.change) AS change"
+        " FROM deliveries AS d JOIN alerts AS a ON a.id = d.alert"
+        " WHERE d.channel = ? AND d.kind = 'trigger' AND d.state = ? AND a.resolved_at IS NULL"
+        " GROUP BY d.alert HAVING max(d.at) < ? ORDER BY d.id LIMIT 1000",
         (channel, str(DeliveryState.SENT), at),
     )
     return [

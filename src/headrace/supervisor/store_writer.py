@@ -231,7 +231,8 @@ def summarize(changes: Sequence[AlertChange]) -> list[tuple[str, str, str, float
     more: Counter[tuple[str, str]] = Counter()
     events_ = []
     for change in changes:
-        pipeline, kind = change.alert.pipeline, _EVENT_KINDS[change.kind]
+        pipeline = change.alert.pipeline
+        kind = "alert_worsened" if change.is_escalation else _EVENT_KINDS[change.kind]
         seen[pipeline] += 1
         if seen[pipeline] <= CHANGES_NAMED:
             events_.append((pipeline, kind, change.title, change.at))

@@ -48,7 +48,8 @@ OUTPUT_S = 60.0  # the output rate of a query is the mean over this time
 MARKS_MAX = 500
 MARKED = (
     "run_started", "run_ended", "deploy_requested", "rollback_requested", "restart_requested",
-    "start_requested", "stop_requested", "alert_opened", "alert_resolved", "killed", "gave_up",
+    "start_requested", "stop_requested", "alert_opened", "alert_worsened", "alert_resolved",
+    "killed", "gave_up",
 )  # fmt: skip
 SIZE_FILES_MAX = 20_000
 QUARANTINE_S = 15.0

@@ -206,7 +206,7 @@ async function history(names) {
   showMarks(found.marks);
 }
 
-const colourOf = (kind) => (kind.includes("ended") || kind.includes("alert_opened") || kind === "killed" || kind === "gave_up" ? "#cf3f55" : kind.includes("deploy") || kind.includes("rollback") ? "#8457d6" : "#7a8794");
+const colourOf = (kind) => (kind.includes("ended") || kind === "alert_opened" || kind === "alert_worsened" || kind === "killed" || kind === "gave_up" ? "#cf3f55" : kind.includes("deploy") || kind.includes("rollback") ? "#8457d6" : "#7a8794");
 
 function showMarks(marks) {
   let place = document.getElementById("marks-list");
