@@ -142,7 +142,14 @@ def history(visit: Visit) -> dict[str, Any]:
             {"at": event.at, "kind": event.kind, "text": event.text, "run": event.run}
             for event in recorded.between(conn, name, since, until, MARKED, MARKS_MAX)
         ]
-    return {"since": since, "until": until, "step_s": width_s, "queries": lines, "marks": marks}
+    return {
+        "since": since,
+        "until": until,
+        "step_s": width_s,
+        "phases": list(PHASES.values()),
+        "queries": lines,
+        "marks": marks,
+    }
 
 
 def _range(visit: Visit) -> float:
