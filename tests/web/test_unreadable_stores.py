@@ -10,9 +10,11 @@ import pytest
 
 from cli.stage import Project
 from headrace import config
+from headrace.errors import StoreError
 from headrace.project.sql_workers import QueryWorkers
+from headrace.web import pipeline_views
 from headrace.web.overview import OverviewBuilder
-from headrace.web.visit import Site
+from headrace.web.visit import Site, Visit
 from web.conftest import with_history
 
 
@@ -70,3 +72,25 @@ def test_both_damaged_stores_are_in_the_notice(project: Project) -> None:
 
     assert "history.db is damaged." in found
     assert "alerts.db is damaged." in found
+
+
+def test_the_history_without_a_store_is_empty_and_of_a_damaged_one_an_error(
+    project: Project,
+) -> None:
+    with_history(project)
+    visit = Visit(Site(config.load(project.folder)), path={"pipeline": "hello"})
+    whole = pipeline_views.history(visit)
+    for path in project.places.state.glob("history.db*"):
+        path.unlink()
+
+    empty = pipeline_views.history(visit)
+
+    assert (list(whole["queries"]), bool(whole["marks"])) == (["kept"], True)
+    assert (empty["queries"], empty["marks"]) == ({}, [])
+    assert empty.keys() == whole.keys()
+    assert empty["phases"] == whole["phases"]
+    assert set(whole["phases"]) < set(whole["queries"]["kept"])
+    assert pipeline_views.audit(visit) == {"audit": []}
+    damage(project.places.history)
+    with pytest.raises(StoreError):
+        pipeline_views.history(visit)
