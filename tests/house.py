@@ -319,6 +319,16 @@ def spark_keys(source: Source) -> list[str]:
     ]
 
 
+def spark_keys_in_script(name: str, text: str) -> list[str]:
+    """The same in JavaScript, where a key is also written without quotes."""
+    return [
+        f"{name}:{number}: {word!r}: only in model/progress.py"
+        for number, line in enumerate(text.splitlines(), 1)
+        for word in re.findall(r"\w+", line)
+        if word in SPARK_KEYS
+    ]
+
+
 def process_calls(source: Source) -> list[str]:
     """Starting and killing processes: os.kill and its kin, and `.kill()` on any object."""
     found = []
