@@ -357,6 +357,16 @@ def test_name_rule_catches_a_file(module: str) -> None:
     assert house.names(seeded(module)) != []
 
 
+@pytest.mark.parametrize("module", ["headrace.web.looking", "headrace.relay.alert_taking"])
+def test_name_rule_catches_a_gerund(module: str) -> None:
+    assert house.names(seeded(module)) != []
+
+
+@pytest.mark.parametrize("module", ["headrace.testing", "headrace.spelling", "headrace.model.runs"])
+def test_name_rule_allows_a_noun(module: str) -> None:
+    assert house.names(seeded(module)) == []
+
+
 @pytest.mark.parametrize("name", ["RunManager", "EventHandler", "PathHelper"])
 def test_name_rule_catches_a_class(name: str) -> None:
     assert house.names(seeded("headrace.store.db", f"class {name}: ...")) != []
