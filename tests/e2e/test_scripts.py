@@ -88,9 +88,9 @@ def test_a_spark_example_runs_is_watched_and_comes_back(
     with output.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, text=True)
     try:
-        rig.eventually("words appear", lambda: newest_word(output) > 0, 180)
+        rig.eventually("words appear", lambda: newest_word(output) > 0, 60)
         up = ("running", "catching-up")
-        rig.eventually("it runs", lambda: project.status(name).get("state") in up, 180)
+        rig.eventually("it runs", lambda: project.status(name).get("state") in up, 60)
         status = project.status(name)
         assert [q["note"] for q in status["queries"]] == [
             "starts from scratch: socket, no checkpoint"
@@ -99,12 +99,12 @@ def test_a_spark_example_runs_is_watched_and_comes_back(
 
         before, connections = newest_word(output), lines.connections
         rig.kill(status["pid"], status["jvm_pid"])
-        rig.eventually("it connects again", lambda: lines.connections > connections, 180)
-        rig.eventually("new words appear", lambda: newest_word(output) > before + 3, 180)
+        rig.eventually("it connects again", lambda: lines.connections > connections, 60)
+        rig.eventually("new words appear", lambda: newest_word(output) > before + 3, 60)
         assert project.status(name)["restarts"] == 1
     finally:
         process.send_signal(signal.SIGINT)
-        code = process.wait(90)
+        code = process.wait(90 * rig.PATIENCE)
     assert code == 0, output.read_text()[-2000:]
     assert project.marked() == []
 
