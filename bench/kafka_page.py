@@ -64,8 +64,8 @@ def _at_scale(rounds: Sequence[Result]) -> str:
     ours, theirs = worst["headrace"], worst["naive"]
     return (
         f"For {figures.M6_A_SECOND:,} records per second on each node: one CPU-second processes "
-        f"{shown(per_working_second(ours))} records for all outputs (worst round, without the "
-        "start). If throughput scales linearly with cores, a node needs "
+        f"{shown(per_working_second(ours))} records for all outputs (worst round, excluding "
+        "start-up). If throughput scales linearly with cores, a node needs "
         f"**{shown(figures.cores_needed(ours))} cores** with Headrace, and "
         f"{shown(figures.cores_needed(theirs))} with plain PySpark. This is a projection, not a "
         "measurement, and it includes neither the broker nor the network."

@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = "headrace"
 LINES = {"module": 400, "function": 70, "class": 200}
 BANNED_FILES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base"}
+NOUNS_IN_ING = {"testing", "spelling"}  # as the field calls it
 BANNED_ENDINGS = ("Manager", "Handler", "Helper", "Util", "Utils")
 BANNED_IMPORTS = {"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve"}
 
@@ -319,6 +320,16 @@ def spark_keys(source: Source) -> list[str]:
     ]
 
 
+def spark_keys_in_script(name: str, text: str) -> list[str]:
+    """The same in JavaScript, where a key is also written without quotes."""
+    return [
+        f"{name}:{number}: {word!r}: only in model/progress.py"
+        for number, line in enumerate(text.splitlines(), 1)
+        for word in re.findall(r"\w+", line)
+        if word in SPARK_KEYS
+    ]
+
+
 def process_calls(source: Source) -> list[str]:
     """Starting and killing processes: os.kill and its kin, and `.kill()` on any object."""
     found = []
@@ -373,6 +384,8 @@ def names(source: Source) -> list[str]:
     found = []
     if last in BANNED_FILES:
         found.append(f"{source.module}: a file named {last!r}")
+    if last.endswith("ing") and last not in NOUNS_IN_ING:
+        found.append(f"{source.module}: {last!r} is not a noun")
     if last.startswith("_") and last != "__main__":
         found.append(f"{source.module}: rooms are internal already, no private module names")
     found += [

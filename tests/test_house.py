@@ -99,7 +99,11 @@ def test_only_the_connectors_know_their_classes() -> None:
 
 
 def test_one_module_knows_the_keys_of_sparks_progress() -> None:
+    scripts = sorted((SRC / "web" / "static").glob("*.js"))
+
     assert unexcused([c for s in ALL for c in house.spark_keys(s)], KEYS) == []
+    assert scripts
+    assert [c for s in scripts for c in house.spark_keys_in_script(s.name, s.read_text())] == []
 
 
 def test_processes_are_started_and_ended_in_one_file() -> None:
@@ -335,6 +339,12 @@ def test_spark_key_rule_catches(text: str) -> None:
     assert house.spark_keys(seeded("headrace.model.progress", text)) == []
 
 
+@pytest.mark.parametrize("text", ['["addBatch"]', "one.batchId", "{ numInputRows: 1 }"])
+def test_spark_key_rule_catches_it_in_a_script(text: str) -> None:
+    assert house.spark_keys_in_script("pipeline.js", f"const x = {text};") != []
+    assert house.spark_keys_in_script("pipeline.js", "const x = found.phases;") == []
+
+
 def test_size_rule_catches_a_long_module_function_and_class() -> None:
     assert house.sizes(seeded("m", "x = 1\n" * 400)) != []
     assert house.sizes(seeded("m", "def f():\n" + "    x = 1\n" * 70)) != []
@@ -345,6 +355,16 @@ def test_size_rule_catches_a_long_module_function_and_class() -> None:
 @pytest.mark.parametrize("module", ["headrace.store.utils", "headrace.store._db"])
 def test_name_rule_catches_a_file(module: str) -> None:
     assert house.names(seeded(module)) != []
+
+
+@pytest.mark.parametrize("module", ["headrace.web.looking", "headrace.relay.alert_taking"])
+def test_name_rule_catches_a_gerund(module: str) -> None:
+    assert house.names(seeded(module)) != []
+
+
+@pytest.mark.parametrize("module", ["headrace.testing", "headrace.spelling", "headrace.model.runs"])
+def test_name_rule_allows_a_noun(module: str) -> None:
+    assert house.names(seeded(module)) == []
 
 
 @pytest.mark.parametrize("name", ["RunManager", "EventHandler", "PathHelper"])

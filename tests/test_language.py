@@ -1,4 +1,4 @@
-"""Plain English: module names are nouns, and texts use the ordinary word.
+"""Plain English: texts use the ordinary word.
 
 The list is short on purpose. It holds the words that once made this code base hard to read, each
 with the word to write instead.
@@ -11,13 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 REPO = Path(__file__).parent.parent
-SRC = REPO / "src" / "headrace"
-
-# A noun that ends in -ing, as the field calls it.
-NOUNS = {"testing", "spelling"}
 
 # pattern -> what to write instead
 BANNED = {
@@ -51,10 +45,6 @@ BANNED = {
 ANY_BANNED = re.compile("|".join(BANNED), re.IGNORECASE)
 
 
-def gerunds(names: list[str]) -> list[str]:
-    return [name for name in names if name.split("_")[-1].endswith("ing") and name not in NOUNS]
-
-
 def complaints(text: str, where: str) -> list[str]:
     if not ANY_BANNED.search(text):
         return []
@@ -78,15 +68,6 @@ def texts() -> Iterator[tuple[str, str]]:
             yield name, path.read_text()
         if path.suffix == ".md" and name != "CHANGELOG.md":  # it names what was renamed
             yield name, path.read_text()
-
-
-def test_module_names_are_nouns() -> None:
-    assert gerunds([path.stem for path in SRC.rglob("*.py")]) == []
-
-
-@pytest.mark.parametrize("name", ["looking", "alert_taking"])
-def test_a_gerund_is_noticed(name: str) -> None:
-    assert gerunds([name]) == [name]
 
 
 def test_texts_use_the_ordinary_word() -> None:

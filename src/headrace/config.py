@@ -165,7 +165,7 @@ def _too_deep(text: str) -> ConfigError:
     deepest = max(range(len(lines)), key=lambda n: sum(map(lines[n].count, "[{.")))
     return ConfigError(
         f"{FILE} nests tables or lists more than {DEPTH_MAX} levels deep.",
-        why="No setting is nested so deeply. The usual cause is a generated file or a repeated "
+        why="No setting is nested that deeply. The usual cause is a generated file or a repeated "
         "bracket.",
         where=f"{FILE}:{deepest + 1}",
         fix="Remove the extra brackets or dots on that line.",

@@ -255,4 +255,4 @@ def test_a_master_with_too_few_slots_is_refused_before_it_would_hang(
     said = rig.Project(tmp_path).headrace("check", code=2)
 
     assert "This pipeline needs 3 task slots, but there are only 2" in said
-    assert "fast 3" in said
+    assert "fast: 3" in said

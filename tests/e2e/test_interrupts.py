@@ -117,7 +117,7 @@ class Running:
 
     def end(self) -> tuple[int, str]:
         """Its code and words; whatever it was told, it leaves nobody behind and no half row."""
-        code = self.process.wait(60)
+        code = self.process.wait(60 * rig.PATIENCE)
         assert "Traceback" not in self.said(), self.said()
         assert self.project.living() == []
         assert not (self.project.state / "supervisor.json").exists()

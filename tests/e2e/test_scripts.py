@@ -104,7 +104,7 @@ def test_a_spark_example_runs_is_watched_and_comes_back(
         assert project.status(name)["restarts"] == 1
     finally:
         process.send_signal(signal.SIGINT)
-        code = process.wait(90)
+        code = process.wait(90 * rig.PATIENCE)
     assert code == 0, output.read_text()[-2000:]
     assert project.marked() == []
 

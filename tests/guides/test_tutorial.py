@@ -52,6 +52,35 @@ def test_the_tutorial_shows_the_output_of_each_command_and_needs_no_python_for_a
     assert [b.line for b in commands if "python" in b.text and SKIPPED not in b.text] == []
 
 
+def tutorial_section(heading: str) -> str:
+    """Its text in one line, without code blocks."""
+    page = (REPO / "docs" / "tutorial.md").read_text()
+    prose = re.sub(r"^```.*?^```$", "", page, flags=re.MULTILINE | re.DOTALL)
+    (text,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", prose, re.MULTILINE | re.DOTALL)
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("heading", "use"),
+    [
+        ("Deploy it", "Open the link after `page:` in a browser"),
+        ("Kill it", "On the page, the state changed"),
+        ("Break it", "at the top of the page"),
+        ("Query the results", "run the same query on the page"),
+    ],
+)
+def test_the_tutorial_uses_the_page(heading: str, use: str) -> None:
+    assert use in tutorial_section(heading)
+
+
+def test_the_tutorial_says_when_to_undo_a_deploy_and_what_that_changes() -> None:
+    text = tutorial_section("Undo a deploy")
+
+    assert "Undo a deploy when the new version fails or its results are wrong" in text
+    assert "`headrace rollback shop`" in text
+    assert "does not change checkpoints" in text
+
+
 def follow(page: str, folder: Path) -> list[str]:
     """Do what the page says, in its order, and compare each block without a language with the
     output of the commands above it. Returns all outputs."""

@@ -12,7 +12,7 @@ from headrace.model.events import Event, EventKind
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
 
-BEGIN = 1_794_940_440.0  # 18:34 UTC
+BEGIN = 1_794_940_440.0  # 2026-11-17 18:34:00Z
 ABOUT = {"lookup.customers": {"place": "pipelines/x.py:7"}}
 Told = dict[str, float]
 
@@ -38,7 +38,8 @@ def test_a_table_without_rows_is_a_problem_from_the_first_row_on() -> None:
     [one] = found(history(joined(1, 1, empty=True)))
 
     assert one.what == (
-        "The lookup table customers is empty: the join with it has dropped every row since 18:34."
+        "The lookup table customers is empty: the join with it has dropped every row since "
+        "2026-11-17 18:34:00Z."
     )
     assert (one.slug, one.severity, one.where) == ("lookup-empty", "problem", "pipelines/x.py:7")
 
@@ -49,8 +50,8 @@ def test_keys_that_no_longer_match_are_a_problem() -> None:
     assert one.slug == "lookup-unmatched"
     assert one.severity == "problem"
     assert one.what == (
-        "The join with customers has dropped all rows since 18:54 (6,000 of 6,000 seen; 2 % "
-        "before)."
+        "The join with customers has dropped all rows since 2026-11-17 18:54:00Z "
+        "(6,000 of 6,000 seen; 2 % before)."
     )
 
 
@@ -58,7 +59,7 @@ def test_a_match_share_that_halves_is_a_warning() -> None:
     [one] = found(history(*[joined(1000, 100)] * 120, *[joined(1000, 600)] * 12))
 
     assert one.severity == "warning"
-    assert "has dropped 60 % of the rows since 18:54" in one.what
+    assert "has dropped 60 % of the rows since 2026-11-17 18:54:00Z" in one.what
 
 
 def test_it_is_over_once_the_keys_match_again() -> None:

@@ -14,7 +14,7 @@ from headrace.model.events import Event, EventKind
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
 
-BEGIN = 1_794_940_440.0  # 18:34 UTC
+BEGIN = 1_794_940_440.0  # 2026-11-17 18:34:00Z
 MINUTE = 60.0
 ABOUT = {
     "parsed.logs": {
@@ -59,8 +59,8 @@ def test_a_renamed_field_is_found_with_its_new_name() -> None:
     [one] = found(view)
 
     assert one.what == (
-        "`temp` is null in all rows since 18:54; 100 % of records have an unknown field "
-        "`temperature`."
+        "`temp` is null in all rows since 2026-11-17 18:54:00Z; 100 % of records have "
+        "an unknown field `temperature`."
     )
     assert one.cause == "The producer of incoming/ probably renamed `temp` to `temperature`."
     assert one.fix == (
@@ -80,7 +80,7 @@ def test_a_change_within_a_bucket_is_still_all_rows_since_then() -> None:
 
     [one] = found(view)
 
-    assert one.what.startswith("`temp` is null in all rows since 18:54;")
+    assert one.what.startswith("`temp` is null in all rows since 2026-11-17 18:54:10Z;")
 
 
 def test_a_field_that_is_no_longer_sent_is_found_without_a_new_name() -> None:
@@ -92,7 +92,7 @@ def test_a_field_that_is_no_longer_sent_is_found_without_a_new_name() -> None:
 
     [one] = found(view)
 
-    assert one.what == "`temp` is null in all rows since 18:54."
+    assert one.what == "`temp` is null in all rows since 2026-11-17 18:54:00Z."
     assert str(one.cause).startswith("The producer of incoming/ no longer sends `temp`")
 
 
@@ -106,8 +106,8 @@ def test_one_of_two_producers_that_renames_a_field_is_a_warning() -> None:
 
     assert one.severity == "warning"
     assert one.what == (
-        "`temp` is null in 51 % of the rows since 18:54 (2 % before); 50 % of records have an "
-        "unknown field `temperature`."
+        "`temp` is null in 51 % of the rows since 2026-11-17 18:54:00Z (2 % before); "
+        "50 % of records have an unknown field `temperature`."
     )
 
 

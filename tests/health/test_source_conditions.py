@@ -52,7 +52,7 @@ def test_a_silent_source_is_named_and_what_waits_there_is_unknown() -> None:
     )
     (found,) = query.findings
     assert (found.slug, found.severity) == ("source-unanswered", "problem")
-    assert found.what == f"The source has not answered since 00:01: {REFUSED}."
+    assert found.what == f"The source has not answered since 1970-01-01 00:01:48Z: {REFUSED}."
     assert (found.since, found.where) == (108.0, "127.0.0.1:9092")
     assert "Nothing is listening" in str(found.cause)
     assert (query.lag_rows, query.is_lag_unknown) == (None, True)

@@ -71,7 +71,7 @@ class Staged:
     """The pipeline, running, and what its events say."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.folder, self.now, self.fed = folder, 1_794_940_440.0, 0  # 18:34 UTC
+        self.folder, self.now, self.fed = folder, 1_794_940_440.0, 0  # 2026-11-17 18:34:00Z
         for name in ("incoming", "stations", "devices"):
             (folder / name).mkdir()
         spark.range(1000).selectExpr("id", "'x' as name").write.parquet(str(folder / "customers"))
@@ -149,17 +149,20 @@ def test_nothing_fails_and_each_trouble_is_found(staged: Staged) -> None:
     }
     renamed = found["kept", "field-null"]
     assert renamed.what == (
-        "`temp` is null in all rows since 18:54; 100 % of records have an unknown field "
-        "`temperature`."
+        "`temp` is null in all rows since 2026-11-17 18:54:00Z; 100 % of records have "
+        "an unknown field `temperature`."
     )
     assert str(renamed.fix).startswith(
         "Add `temperature` to the schema in hr.parse_json (orders.py:25), or ask the producer of "
         "incoming to send `temp` again. Rows that were already written keep their nulls"
     )
-    assert found["heights", "field-null"].what == "`height` is null in all rows since 18:54."
+    assert (
+        found["heights", "field-null"].what
+        == "`height` is null in all rows since 2026-11-17 18:54:00Z."
+    )
     assert found["kept", "lookup-unmatched"].what == (
-        f"The join with customers has dropped all rows since 18:54 ({ROWS} of {ROWS} seen; 0 % "
-        "before)."
+        f"The join with customers has dropped all rows since 2026-11-17 18:54:00Z "
+        f"({ROWS} of {ROWS} seen; 0 % before)."
     )
     assert found["stopped", "lookup-empty"].what.startswith("The lookup table blocked is empty")
     assert "private words" not in (staged.folder / "events.jsonl").read_text()

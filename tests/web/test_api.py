@@ -279,6 +279,7 @@ def test_history_has_every_measure_on_one_axis(inside: Visitor) -> None:
     assert sum(lines["batches"]) == 60
     assert set(lines["addBatch"]) == {150.0}
     assert set(lines["walCommit"]) == {20.0}
+    assert {"walCommit", "addBatch"} < set(seen["phases"]) < set(lines)
     assert any(mark["kind"] == "run_ended" for mark in seen["marks"])
     assert seen["until"] - seen["since"] == 900
 

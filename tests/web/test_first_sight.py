@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,18 +14,23 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 import browsing
-from cli.stage import Project
+from cli.stage import Project, eventually
 from headrace.connectors.live_snapshots import LiveSnapshots
 from headrace.json_file import write_json
+from headrace.model.events import Event, EventKind
 from headrace.model.pipeline import Definition, Node, Query
+from headrace.model.progress import from_spark
 from headrace.state import api_keys
 from headrace.state.api_keys import KeyKind, Role
+from headrace.store import db, progress
 from web.conftest import with_history
 from web.serving import served
 
 pytestmark = pytest.mark.e2e
 
 TIMESTAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"
+BATCH = {"batchId": 100, "numInputRows": 20, "inputRowsPerSecond": 10.0,
+         "processedRowsPerSecond": 40.0, "durationMs": {"triggerExecution": 500}}  # fmt: skip
 TOML = '[project]\nname = "shop"\n[sinks.archive]\nkind = "parquet"\npath = "data/archive"\n'
 
 
@@ -39,7 +45,10 @@ def deployed(folder: Path) -> Project:
     (folder / "pipelines").mkdir(parents=True)
     (folder / "headrace.toml").write_text(TOML)
     project = Project(folder)
-    with_history(project)
+    run = with_history(project)
+    with project.places.events(run).open("a") as file:
+        file.write(Event(1003.5, EventKind.PROGRESSED, "kept", {"progress": BATCH}).to_line())
+        file.write("\n")
     now = time.time()
     table = folder / "results/hello/counts/v1"
     live = {"kind": "live", "key": ["minute"], "chart": "bar", "x": "minute", "y": ["n"],
@@ -74,9 +83,11 @@ def test_the_page_tells_the_truth_at_first_sight(tmp_path: Path, browser: Browse
         page.wait_for_selector("[data-live=counts] rect")
 
         check_overview(page)
+        check_current_minute(project, page)
         page.goto(f"{url}/pipelines/hello?range=15m")
         page.wait_for_selector("#chart-rates .main-svg")
         check_pipeline(page)
+        check_current_step(project, page)
         check_graph(page)
         page.goto(f"{url}/live/hello.counts")
         page.wait_for_selector("#chart .main-svg")
@@ -95,6 +106,42 @@ def check_overview(page: Page) -> None:
     assert re.search(f"n at {TIMESTAMP} so far; previous: 58", tile), tile
     assert page.locator("[data-live=counts] rect.incomplete").count() == 1
     assert page.locator("[data-live=counts] rect").count() == 5
+    card = page.locator("[data-pipeline=hello]")
+    assert "the query keeps up" in (
+        card.locator("abbr:text('capacity')").get_attribute("title") or ""
+    )
+
+
+def check_current_minute(project: Project, page: Page) -> None:
+    """Of the card's chart, while batches arrive. It is left out in its first 15 s."""
+    chart = page.locator("[data-pipeline=hello] svg.spark")
+    part = chart.locator("path.in.incomplete")
+
+    eventually(lambda: add_batch(project, page) or part.count() == 1)
+
+    assert "L" in (part.get_attribute("d") or ""), "a line"
+    assert part.evaluate("path => getComputedStyle(path).strokeDasharray") != "none"
+    assert (chart.get_attribute("aria-label") or "").endswith(" so far")
+
+
+def check_current_step(project: Project, page: Page) -> None:
+    traces = "Object.fromEntries(document.getElementById('chart-rates').data.map(t => [t.name, t]))"
+
+    def part() -> object:
+        add_batch(project, page)
+        return page.evaluate(traces).get("input, so far")
+
+    assert eventually(part)["line"]["dash"] == "dot"
+    assert "incomplete" in page.inner_text("#chart-note")
+
+
+def add_batch(project: Project, page: Page) -> None:
+    """At most two a second; meanwhile the page goes on."""
+    with closing(db.open_history(project.places.history)) as conn:
+        last = progress.newest(conn, "hello", "kept", 1)[0]
+        body = from_spark(BATCH | {"batchId": last.batch + 1})
+        progress.add(conn, "hello", last.run, "kept", time.time(), body)
+    page.wait_for_timeout(500)
 
 
 def check_pipeline(page: Page) -> None:

@@ -64,6 +64,22 @@ def test_an_alert_or_a_missed_target_is_never_healthy(
     assert "Healthy" not in found["text"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "level", "text"),
+    [
+        ([row("a")], "busy", "Open alerts are unknown; a is running and keeping up."),
+        ([row("a", "catching-up")], "busy", "a is catching up; open alerts are unknown."),
+        ([row("a", "needs-attention")], "bad",
+         "1 of 1 pipeline needs attention: a; open alerts are unknown."),
+        ([row("a", "stopped")], "busy", "No pipeline is running; open alerts are unknown."),
+    ],
+)  # fmt: skip
+def test_unknown_alerts_are_never_healthy(rows: Any, level: str, text: str) -> None:
+    found = headline(rows, None)
+
+    assert (found["level"], found["text"], found["alerts"]) == (level, text, None)
+
+
 def test_restarts_are_counted() -> None:
     found = headline([row("a", restarts=2), row("b", restarts=1)], [])
 

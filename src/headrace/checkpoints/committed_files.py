@@ -41,7 +41,7 @@ def files(path: Path, *, with_batches: bool = True) -> list[CommittedFile]:
     if not log.is_dir():
         if _has_data(path):
             raise ConnectorError(
-                f"{path} has files but no {LOG}, so it is unknown which files are committed.",
+                f"{path} has files but no {LOG}, so Headrace cannot tell which are committed.",
                 why="The folder was not written by a streaming query, or its log was deleted.",
                 where=str(path),
                 fix="Read the folder as plain files, or use a folder that a stream writes to.",
@@ -127,7 +127,7 @@ def _current(log: Path, plain: set[int], compact: list[int]) -> tuple[int | None
     if missing is not None:
         raise ConnectorError(
             f"{log} has entry {later[-1]}, but not entry {missing}.",
-            why="An entry was deleted, so it is unknown which files are committed.",
+            why="An entry was deleted, so Headrace cannot tell which files are committed.",
             where=str(log),
             fix=f"Restore {log} from a backup.",
             slug="commit-log-gap",
@@ -212,7 +212,7 @@ def _decode_uri(uri: str) -> str:
 def _damaged_file(file: Path, why: str) -> ConnectorError:
     return ConnectorError(
         f"{file} is damaged: {why}.",
-        why="Without this file, it is unknown which files are committed.",
+        why="Without this file, Headrace cannot tell which files are committed.",
         where=str(file),
         fix=f"Restore {file.parent} from a backup.",
         slug="commit-log-damaged",

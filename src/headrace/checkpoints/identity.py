@@ -53,7 +53,7 @@ def read(checkpoint: Path) -> Identity | None:
             why=exc.what if isinstance(exc, StoreError) else str(exc),
             where=str(path),
             fix=f"If {shlex.quote(str(checkpoint))} is the right checkpoint, move the damaged file"
-            " away; the next start writes a new one:"
+            " aside; Headrace writes a new one at the next start:"
             f" mv {shlex.quote(str(path))} {shlex.quote(str(path) + '.bad')}",
             slug="checkpoint-identity-damaged",
         ) from exc
@@ -99,8 +99,8 @@ def verify(
     if known is not None and layout.query_id != known:
         folder = f", and {sink} belongs to it" if sink is not None else ""
         return CheckpointError(
-            f"The checkpoint of {pipeline}/{query} was replaced: its query id is"
-            f" {layout.query_id}, but it was {known} before.",
+            f"The checkpoint of {pipeline}/{query} was replaced: its query id"
+            f" changed from {known} to {layout.query_id}.",
             why="Sinks that identify batches by query id would lose or duplicate rows.",
             where=layout.path,
             fix=f"Restore the old folder. If this checkpoint is the right one{folder}, run:"
@@ -125,8 +125,9 @@ def _foreign(
         f" {identity.project!r}, not to {ours}.",
         why="Queries that share a checkpoint lose or duplicate rows.",
         where=layout.path,
-        fix="Change the name back, or set a different checkpoint and, for a file sink, a different"
-        " folder. If you renamed the query on purpose and want to keep this checkpoint, run:"
+        fix="Restore the old query, pipeline or project name, or set a different checkpoint and,"
+        " for a file sink, a different folder. If the rename was intentional and you want to keep"
+        " this checkpoint, run:"
         f" rm {shlex.quote(layout.path + '.json')}",
         slug="checkpoint-foreign",
     )

@@ -52,8 +52,9 @@ def _ahead(query: str, last: int, planned: int | None, folder: Path, again: str)
 def _lost_log(what: str, log: Path, again: str) -> CheckpointError:
     return CheckpointError(
         what,
-        why="The log lists the sink's committed files. If entries are missing, the rows in those"
-        " files are lost, and Spark fails the next time it compacts the log.",
+        why="The log lists the sink's committed files. Readers skip files whose entries"
+        " are missing, so the rows in those files are lost, and Spark fails the next time it"
+        " compacts the log.",
         where=str(log),
         fix=f"Restore {log} from a backup. If the sink's path was changed, change it back."
         f" Otherwise, {again}",

@@ -57,7 +57,7 @@ def _warm_error(archive: Path, why: str) -> SetupError:
         "Could not create the archive of Spark's classes.",
         why=why,
         where=str(archive.parent),
-        fix="Pipelines still run without the archive. To create it, check the disk space, then run "
-        "headrace warm again as the user who installed Headrace.",
+        fix="Pipelines still run without the archive. To try again, check the disk space, then "
+        "run headrace warm as the user who installed Headrace.",
         slug="warm-failed",
     )

@@ -115,9 +115,9 @@ class Files(Connector):
             super().write(frame)
         if os.path.isdir(os.path.join(self.identity(), "_spark_metadata")):
             raise ConnectorError(
-                f"A stream writes to {self.path}, so a batch cannot.",
-                why="Readers follow the stream's file log, so they would never see the batch's "
-                "rows.",
+                f"A stream writes to {self.path}, so a batch job cannot write there.",
+                why="Readers of this folder use the stream's file log, so they would never see the "
+                "batch job's rows.",
                 where=self.path,
                 fix="Write to another folder, or send the rows to the stream's source.",
                 slug="sink-of-a-stream",

@@ -28,7 +28,7 @@ class Rate(Connector):
     ) -> DataFrame:
         if not streaming:
             raise ConnectorError(
-                "The rate source cannot be read as a batch.",
+                "The rate source does not support batch reads.",
                 why="It generates rows as time passes and has no past data.",
                 fix="Read files instead, or run the query as a stream.",
                 slug="no-batch-read",

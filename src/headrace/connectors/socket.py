@@ -39,7 +39,7 @@ class Socket(Connector):
     ) -> DataFrame:
         if not streaming:
             raise ConnectorError(
-                f"The socket {self.host}:{self.port} cannot be read as a batch.",
+                f"The socket {self.host}:{self.port} does not support batch reads.",
                 why="A socket keeps no past data.",
                 fix="Read files instead, or run the query as a stream.",
                 slug="no-batch-read",

@@ -24,7 +24,7 @@ def connector_problems(
     if lost and node.sink.capabilities.needs_checkpoint:
         found.append(
             DefinitionError(
-                f"{node.name!r} cannot write from {', '.join(lost)} to {node.sink.kind}.",
+                f"{node.name!r} cannot write rows from {', '.join(lost)} to {node.sink.kind}.",
                 why="The source cannot be replayed, so every run starts at batch 0. The sink skips "
                 "batch numbers that it already has, so rows would be silently lost.",
                 where=node.place,
@@ -116,9 +116,9 @@ def pandas_aggregate(node: GraphNode, function: str) -> DefinitionError:
     return DefinitionError(
         f"{node.name!r} aggregates with the pandas function {function!r}, which streams do not "
         "support.",
-        why="It needs all rows of a group at once, and a stream is never complete.",
+        why="It needs all rows of a group at once, but a stream is never complete.",
         where=node.place,
-        fix="Keep the state of each key with transformWithState; see guides/own-aggregate.md.",
+        fix="Use transformWithState to keep state for each key; see guides/own-aggregate.md.",
         slug="pandas-aggregate",
     )
 
@@ -224,7 +224,8 @@ def not_a_dataframe(node: GraphNode, result: object) -> DefinitionError:
     what = "None" if result is None else f"{type(result).__name__} {result!r:.60}"
     return DefinitionError(
         f"{node.name!r} returned {what}, not a DataFrame.",
-        why="It must return a DataFrame or SQL text; sources and tables may return a connector.",
+        why="It must return a DataFrame or SQL text; sources and tables can also return a "
+        "connector.",
         where=node.place,
         fix="Add a `return` statement." if result is None else None,
         slug="not-a-dataframe",
@@ -244,8 +245,8 @@ def not_streaming(node: GraphNode, inputs: Sequence[str]) -> DefinitionError:
 
 
 def not_static(node: GraphNode) -> DefinitionError:
-    what = f"{node.name!r} cannot be read as a batch: it returns a stream."
-    fix = "Return a connector such as hr.parquet(…), which can be read as a batch and as a stream."
+    what = f"{node.name!r} returns a stream, so a batch run cannot read it."
+    fix = "Return a connector such as hr.parquet(…), which supports batch and streaming reads."
     if node.kind == "table":
         what = f"The table {node.name!r} is a stream."
         fix = "Use spark.read instead of spark.readStream, or make it an @hr.source."

@@ -254,7 +254,7 @@ def unreadable(name: str, by: GraphNode, upstream: GraphNode) -> DefinitionError
         f"{by.name!r} reads the stream {name!r}, whose sink ({upstream.sink.kind}) cannot be read.",
         why="Reading a stream means reading its committed output, which this sink does not keep.",
         where=by.place,
-        fix=f"Write {name!r} to files (hr.parquet), or move the common part to an @hr.view.",
+        fix=f"Write {name!r} to files (hr.parquet), or move the shared logic to an @hr.view.",
         slug="cannot-read-back",
     )
 

@@ -229,7 +229,7 @@ def _import_error(
         fix = "Check the spelling, or the version of the package that should provide it."
     return DefinitionError(
         f"{exc}, needed by {place}.",
-        why=f"Python runs from {sys.prefix}. Modules in the project folder take precedence.",
+        why=f"Python searches the project folder first, then the environment {sys.prefix}.",
         where=str(place),
         fix=fix,
         slug="import-error",

@@ -105,8 +105,8 @@ def input_files(incoming: Path, account: Path) -> list[Path]:
         first = missing[0] if missing else added[0]
         raise Error(
             f"The input cannot be counted: {first} {'is missing' if missing else 'was added'}.",
-            why=f"{len(missing)} of the generator's files are missing, and {len(added)} were "
-            "added.",
+            why="The folder does not match the generator's record (missing files: "
+            f"{len(missing)}, added files: {len(added)}).",
             where=str(incoming),
             fix="Start a new demo in another folder: headrace demo --dir DIR",
             slug="demo-input-changed",

@@ -179,7 +179,8 @@ class Queries:
         if path in active | self._claimed:
             raise CheckpointError(
                 f"Two queries in this run use the checkpoint {path}.",
-                why="A checkpoint belongs to one query; two would overwrite each other's offsets.",
+                why="A checkpoint belongs to one query. Two queries would overwrite each other's "
+                "offsets.",
                 fix="Give each query its own checkpoint and, for a file sink, its own folder.",
                 slug="checkpoint-shared",
             )

@@ -260,7 +260,7 @@ def start(packages: str = "") -> SparkSession:
         why = f"{exc} The JVM's output is above this line."
         if packages:
             raise SetupError(
-                f"Spark's JVM did not start; it had to resolve {packages} first.",
+                f"Spark's JVM did not start, probably because it could not resolve {packages}.",
                 why=why,
                 fix="Check the package names and the network. For Kafka, run "
                 "`headrace jars fetch kafka` once: it downloads the connector with Maven.",

@@ -27,8 +27,8 @@ needs attention |
 the pipeline needs attention |
 | unknown | same as data |
 
-`restart.retries` limits all of these: when no retries are left, the pipeline needs attention. Then
-fix the cause and run `headrace start NAME`.
+`restart.retries` limits all of these: when no retries are left, the pipeline needs attention. In
+that case, fix the cause and run `headrace start NAME`.
 
 This page is generated: `python -m headrace.failures.reference`.
 

@@ -14,13 +14,8 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.1f} s"
 
 
-def moment(at: float, now: float) -> str:
-    """18:54, or with the date if that is a day or more from `now`."""
-    near = abs(now - at) < 86_400
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M" if near else "%Y-%m-%d %H:%M")
-
-
 def clock(at: float | str | None) -> str:
+    """2026-11-18 18:54:00Z: every time that people read has its date and its zone."""
     if at is None or isinstance(at, str):
         return at or ""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

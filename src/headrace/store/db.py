@@ -59,7 +59,7 @@ def read(path: Path, ask: Callable[[Store], T], *, is_optional: bool = False) ->
 
 
 def open_readonly(path: Path) -> Store:
-    """Never creates, changes or sets aside a file. Most readers use `read`."""
+    """Never creates, changes or sets aside a file. Readers use `read`, which closes it."""
     if not path.exists():
         raise StoreError(
             f"There is no {path.name} yet.",

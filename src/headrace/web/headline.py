@@ -1,7 +1,7 @@
 """The first sentence of the page: is everything healthy, and if not, what is wrong. Pure.
 
 Invariant: the text begins with "Healthy", on green, only if every running pipeline keeps up, no
-freshness target is missed and no alert is open.
+freshness target is missed, and the alerts could be read and none is open.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ SERIOUS = ("critical", "error")
 Row = Mapping[str, Any]  # of a pipeline in the overview
 
 
-def headline(pipelines: Sequence[Row], alert_severities: Sequence[str]) -> dict[str, Any]:
-    """`alert_severities` has one item per open alert."""
+def headline(pipelines: Sequence[Row], alert_severities: Sequence[str] | None) -> dict[str, Any]:
+    """`alert_severities` has one item per open alert. None: it is unknown which are open."""
     running = [row for row in pipelines if row["severity"] >= 0]
     bad = [row["name"] for row in running if row["severity"] >= NEEDS_ATTENTION]
-    serious = sum(severity in SERIOUS for severity in alert_severities)
+    serious = sum(severity in SERIOUS for severity in alert_severities or ())
     broken = sum(bool(query["broken_promise"]) for row in running for query in row["queries"])
     restarts = sum(row["restarts_today"] for row in pipelines)
     problems = []
@@ -36,6 +36,9 @@ def headline(pipelines: Sequence[Row], alert_severities: Sequence[str]) -> dict[
     if broken:
         problems.append(_count(broken, "missed freshness target"))
     problems += _state_words(running)
+    if alert_severities is None:
+        is_first = running and not problems
+        problems.append(f"{'Open' if is_first else 'open'} alerts are unknown")
     level = "bad" if bad or serious else "busy" if problems else "good" if running else "off"
     text = _sentence(pipelines, running, problems)
     if restarts:
@@ -44,7 +47,7 @@ def headline(pipelines: Sequence[Row], alert_severities: Sequence[str]) -> dict[
         "level": level,
         "text": text,
         "problems": len(bad) + serious,
-        "alerts": len(alert_severities),
+        "alerts": None if alert_severities is None else len(alert_severities),
         "broken_promises": broken,
         "restarts": restarts,
     }

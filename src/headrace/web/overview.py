@@ -52,8 +52,8 @@ class _Stored:
     restarts: dict[str, int] = field(default_factory=dict)
     rates: list[MinuteRate] = field(default_factory=list)
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
-    alerts: list[StoredAlert] = field(default_factory=list)
-    notice: str | None = None
+    alerts: list[StoredAlert] | None = None  # None: they cannot be read
+    notices: list[str] = field(default_factory=list)
 
 
 class OverviewBuilder:
@@ -71,18 +71,19 @@ class OverviewBuilder:
         seen = project_status.overview(work, with_edits=False)
         stored = self._read_stores(now)
         wanted = {item.pipeline: item for item in desired.read_all(work.places)}
+        opened = stored.alerts
         rows = [self._row(work, one, wanted.get(one.name), stored) for one in seen.pipelines]
-        rows.sort(key=lambda row: (-row["severity"], -row["alerts"], row["name"]))
+        rows.sort(key=lambda row: (-row["severity"], -(row["alerts"] or 0), row["name"]))
         return {
             "at": now,
             "project": self._site.settings.name,
             "profile": self._site.settings.profile,
             "supervisor": {"pid": seen.supervisor.pid} if seen.supervisor else None,
-            "notice": seen.notice or stored.notice,
-            "headline": headline(rows, [alert.severity for alert in stored.alerts]),
+            "notice": " ".join([*stored.notices, *filter(None, [seen.notice])]) or None,
+            "headline": headline(rows, None if opened is None else [a.severity for a in opened]),
             "hints": list(seen.hints),
             "pipelines": rows,
-            "alerts": [alert.to_json() for alert in stored.alerts[:ALERTS_SHOWN]],
+            "alerts": [alert.to_json() for alert in (opened or [])[:ALERTS_SHOWN]],
             "live": self._live(now),
         }
 
@@ -107,7 +108,9 @@ class OverviewBuilder:
             "deployed_by": item.by if item else None,
             "deployed_at": item.at if item else None,
             "restarts_today": stored.restarts.get(status.name, 0),
-            "alerts": sum(alert.pipeline == status.name for alert in stored.alerts),
+            "alerts": None
+            if stored.alerts is None
+            else sum(alert.pipeline == status.name for alert in stored.alerts),
             "rates": _rates_over_time(mine, sources),
             "failure": stored.failures.get(status.name),
         }
@@ -125,9 +128,12 @@ class OverviewBuilder:
         try:
             db.read(places.history, read_history)
         except Error as exc:
-            stored.notice = f"The history cannot be read: {exc.what} {exc.fix or ''}"
-        read_alerts = partial(alerts.list_alerts, limit=ALERTS_MAX)
-        stored.alerts = db.read(places.alerts, read_alerts, is_optional=True) or []
+            stored.notices.append(_unreadable("history", exc))
+        try:
+            read_alerts = partial(alerts.list_alerts, limit=ALERTS_MAX)
+            stored.alerts = db.read(places.alerts, read_alerts) or []
+        except Error as exc:
+            stored.notices.append(_unreadable("list of alerts", exc))
         return stored
 
     def _is_edited(self, status: PipelineStatus) -> bool:
@@ -188,6 +194,10 @@ def _rates_over_time(
         total = pipeline_rates(by_query, sources)
         found.append([start, total.input, total.capacity, queries[0].is_complete])
     return found
+
+
+def _unreadable(what: str, error: Error) -> str:
+    return f"The {what} cannot be read: {error.what} {error.fix or ''}".rstrip()
 
 
 def _failure(run: Run) -> dict[str, Any]:

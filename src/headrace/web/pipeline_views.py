@@ -134,16 +134,26 @@ def history(visit: Visit) -> dict[str, Any]:
     since = until - length_s
     step_s = length_s / POINTS
     width_s = _step(step_s)
-    with contextlib.closing(db.open_readonly(visit.site.places.history)) as conn:
-        lines = {}
+    lines: dict[str, dict[str, list[Any]]] = {}
+    marks: list[dict[str, Any]] = []
+
+    def read_range(conn: db.Store) -> None:
         for query in progress.queries(conn, name, since):
             buckets = progress.read_buckets(conn, name, query, since, until, step_s)
             lines[query] = _lines(buckets, width_s, visit.now)
-        marks = [
-            {"at": event.at, "kind": event.kind, "text": event.text, "run": event.run}
-            for event in recorded.between(conn, name, since, until, MARKED, MARKS_MAX)
-        ]
-    return {"since": since, "until": until, "step_s": width_s, "queries": lines, "marks": marks}
+        for event in recorded.between(conn, name, since, until, MARKED, MARKS_MAX):
+            about = {"at": event.at, "kind": event.kind, "text": event.text, "run": event.run}
+            marks.append(about)
+
+    db.read(visit.site.places.history, read_range)
+    return {
+        "since": since,
+        "until": until,
+        "step_s": width_s,
+        "phases": list(PHASES.values()),
+        "queries": lines,
+        "marks": marks,
+    }
 
 
 def _range(visit: Visit) -> float:

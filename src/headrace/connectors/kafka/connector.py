@@ -122,7 +122,8 @@ class Kafka(Connector):
         except re.error as exc:
             raise ConnectorError(
                 f"Invalid pattern: {self.pattern!r}: {exc}.",
-                why="It must be valid in Java, for Spark, and in Python, for Headrace.",
+                why="It must be a valid regular expression in Java (for Spark) and in Python (for "
+                "Headrace).",
                 fix="Use the common syntax: letters, [classes], ., *, +, ?, |, (groups).",
                 slug="bad-option",
             ) from exc

@@ -180,7 +180,7 @@ def parse_connection_string(text: str, hub: str | None) -> tuple[str, int, str]:
         what = "Endpoint=sb://…" if endpoint is None else " and ".join(missing)
         raise ConnectorError(
             f"The Event Hubs connection string has no {what}.",
-            why=f"Its form is {_EXAMPLE};EntityPath=HUB.",
+            why=f"The expected format is {_EXAMPLE};EntityPath=HUB.",
             fix="Copy the complete string from the portal (Shared access policies).",
             slug="event-hubs-connection",
         )

@@ -132,8 +132,8 @@ def _option_problem(
     if not low.startswith("kafka.") and low not in _PLAIN:
         return ConnectorError(
             f"Unknown option {name!r}.",
-            why="Kafka client settings need the prefix `kafka.`. Options of Spark's connector have "
-            "their own fields.",
+            why="Kafka client settings need the prefix `kafka.`. Headrace has fields for the "
+            "options of Spark's Kafka connector.",
             fix=_suggest_fix(name, named),
             slug="kafka-option",
         )

@@ -45,8 +45,8 @@ def not_exactly_once(title: str, where: str) -> ConnectorError:
     """For topics that Headrace writes for the project."""
     return ConnectorError(
         f"{title}: exactly_once is not supported here.",
-        why="It would write each batch in a transaction, but these records are written one "
-        "by one. Readers recognise duplicates by their content.",
+        why="exactly_once writes each batch in one transaction, but these records are written one "
+        "at a time. Readers can recognise duplicates by their content.",
         where=where,
         fix="Remove exactly_once.",
         slug="bad-option",

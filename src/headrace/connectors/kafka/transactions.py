@@ -112,7 +112,7 @@ def is_new(last: PlannedWrite | None, batch: PlannedWrite) -> bool:
         f"Kafka already has batch {last.number} of this query, but the checkpoint continues with "
         f"{other}.",
         why="The checkpoint was reset to an earlier state. Its batches may now contain different "
-        "rows, so rows would be lost or written twice.",
+        "rows, so rows could be lost or written twice.",
         fix="Restore the newer checkpoint, or set a new `checkpoint` for the query, which then "
         "starts as a new query and writes its rows again.",
         slug="sink-is-ahead",

@@ -11,7 +11,7 @@ from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
 from headrace.model.progress import Phase
 from headrace.model.series import Series, total
-from headrace.model.times import moment, span
+from headrace.model.times import clock, span
 
 BUSY = 0.9  # share of the time: no capacity left
 BATCHES = 6
@@ -32,7 +32,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     if now is None or query.batch_length_s is not None or not _is_behind(query, now, limits):
         return
     since = _since(query.series, now)
-    what = f"Falling behind since {moment(since, query.series.end)}: "
+    what = f"Falling behind since {clock(since)}: "
     arrives = now.arrival_rate
     if arrives is not None and now.lag is not None:
         what += (

@@ -8,7 +8,7 @@ from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
 from headrace.model.series import Bucket, total
-from headrace.model.times import clock, moment, span
+from headrace.model.times import clock, span
 
 WATERMARK = "event.watermark"
 
@@ -45,7 +45,7 @@ def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Findi
     return Finding(
         slug="watermark-in-future",
         what=f"The watermark is at {clock(watermark)}, {span(watermark - now)} ahead of the clock: "
-        f"rows with an earlier event time have been dropped since {moment(since, now)}"
+        f"rows with an earlier event time have been dropped since {clock(since)}"
         f"{_format_counts(query, ahead)}.",
         cause="At least one row has an event time in the future (a wrong clock, or milliseconds "
         "read as seconds). The watermark follows the newest event time and never moves backwards.",

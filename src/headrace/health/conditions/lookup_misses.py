@@ -9,7 +9,7 @@ from headrace.health.conditions.shares import NEARLY_ALL, REPROCESS, Shift
 from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding, Severity
 from headrace.model.limits import HealthLimits
-from headrace.model.times import moment
+from headrace.model.times import clock
 
 USUAL_MAX = 0.9  # a join that always drops more is a filter
 HIGHEST_MAX = 0.97
@@ -25,11 +25,11 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
             continue
         empty = _empty_since(query, key)
         if empty is not None:
-            yield _empty(query, name, about, empty)
+            yield _empty(name, about, empty)
             continue
         shift = shares.full_or_shift(query.series, f"{key}.lost", f"{key}.in", limits)
         if shift is not None and (severity := _severity(shift, limits)) is not None:
-            yield _unmatched_finding(query, name, about, shift, severity)
+            yield _unmatched_finding(name, about, shift, severity)
 
 
 def _severity(shift: Shift, limits: HealthLimits) -> Severity | None:
@@ -56,11 +56,11 @@ def _empty_since(query: QueryView, key: str) -> float | None:
     return since
 
 
-def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) -> Finding:
+def _empty(name: str, about: Mapping[str, str], since: float) -> Finding:
     return Finding(
         slug="lookup-empty",
         what=f"The lookup table {name} is empty: the join with it has dropped every row since "
-        f"{moment(since, query.series.end)}.",
+        f"{clock(since)}.",
         cause=f"The source of {name} had no rows when the query started (a failed load, a wrong "
         "path, a filter that removes every row), or its rows were deleted later.",
         fix=f"Load rows into {name}. If the query reads the table only once, when it starts, "
@@ -71,12 +71,12 @@ def _empty(query: QueryView, name: str, about: Mapping[str, str], since: float) 
 
 
 def _unmatched_finding(
-    query: QueryView, name: str, about: Mapping[str, str], shift: Shift, severity: Severity
+    name: str, about: Mapping[str, str], shift: Shift, severity: Severity
 ) -> Finding:
     return Finding(
         slug="lookup-unmatched",
         what=f"The join with {name} has dropped {shift.rows_in_words} since "
-        f"{moment(shift.since, query.series.end)} ({shift.part:,.0f} of {shift.whole:,.0f} seen; "
+        f"{clock(shift.since)} ({shift.part:,.0f} of {shift.whole:,.0f} seen; "
         f"{shares.percent(shift.before or 0.0)} before).",
         cause=f"Rows in the stream have keys that are missing from {name}: the table lost rows or "
         "is out of date, or the keys changed (a different format, nulls).",

@@ -11,7 +11,7 @@ from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding, Severity
 from headrace.model.limits import HealthLimits
 from headrace.model.series import Series, total
-from headrace.model.times import moment
+from headrace.model.times import clock
 
 USUAL_MAX = 0.5  # a field that is null this often may be missing by chance
 HIGHEST_MAX = 0.9  # it has been nearly all null before
@@ -50,7 +50,7 @@ def _find_in_parse_point(
         severity = _severity(shift, unknown, limits)
         is_of_other_records = about.get("sample") == "before a filter"  # their mix may change
         if severity is not None and (unknown or not is_of_other_records):
-            yield _finding(query, field, about, shift, unknown, severity)
+            yield _finding(field, about, shift, unknown, severity)
 
 
 def _since_known(series: Series, key: str) -> Series:
@@ -92,7 +92,6 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _finding(
-    query: QueryView,
     field: str,
     about: Mapping[str, str],
     shift: Shift,
@@ -101,7 +100,7 @@ def _finding(
 ) -> Finding:
     place, source = about.get("place"), about.get("source", "the source")
     where = about.get("call", "the source") + (f" ({place})" if place else "")
-    since = f" since {moment(shift.since, query.series.end)}" if shift.before is not None else ""
+    since = f" since {clock(shift.since)}" if shift.before is not None else ""
     before = f" ({shares.percent(shift.before)} before)" if shift.before else ""
     what = f"`{field}` is null in {shift.rows_in_words}{since}{before}"
     cause = (

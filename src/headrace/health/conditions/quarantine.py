@@ -21,7 +21,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     yield Finding(
         slug="many-quarantined",
         what=f"{shares.percent(shift.share)} of the records that {of} reads have been quarantined "
-        f"{shift.in_words(query.series.end)}.",
+        f"{shift.in_words}.",
         cause="The producer changed the format of its records, or the schema in the pipeline does "
         "not match them.",
         fix="Run `headrace quarantine list` to see the records and the reason for each, then "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.model.limits import HealthLimits
 from headrace.model.series import Bucket, Series, total
-from headrace.model.times import moment
+from headrace.model.times import clock
 
 NEARLY_ALL = 0.99
 REPROCESS = (
@@ -32,11 +32,12 @@ class Shift:
     def rows_in_words(self) -> str:
         return "all rows" if self.share >= 1.0 else f"{percent(self.share)} of the rows"
 
-    def in_words(self, now: float) -> str:
-        """since 18:54 (9 of 10; 20 % before)"""
+    @property
+    def in_words(self) -> str:
+        """since 2026-11-18 18:54:00Z (9 of 10; 20 % before)"""
         before = "" if self.before is None else f"; {percent(self.before)} before"
         counts = f"{self.part:,.0f} of {self.whole:,.0f}"
-        return f"since {moment(self.since, now)} ({counts}{before})"
+        return f"since {clock(self.since)} ({counts}{before})"
 
     def is_jump(self, by: float, times: float = 2.0) -> bool:
         """Higher than ever before, by these points, and by this factor above the usual."""

@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
-from headrace.model.times import moment
+from headrace.model.times import clock
 
 
 def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
     outage = query.outage
     if outage is None:
         return
-    since = moment(outage.since, view.last_line_at or outage.since)
     yield Finding(
         slug="source-unanswered",
-        what=f"The source has not answered since {since}: {outage.error}.",
+        what=f"The source has not answered since {clock(outage.since)}: {outage.error}.",
         cause=_cause(outage.error),
         fix="Start the broker, or correct its address, the network or the firewall. The query then "
         "continues from its last position and reads the records that the topic still has."

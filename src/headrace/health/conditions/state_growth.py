@@ -8,7 +8,7 @@ from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding, Severity
 from headrace.model.limits import HealthLimits
 from headrace.model.series import Bucket, total
-from headrace.model.times import moment, span
+from headrace.model.times import clock, span
 
 ROWS_MIN = 1_000  # less is not reported
 STILL_GROWS = 0.25  # share of the growth in the second half: it does not level off
@@ -65,7 +65,7 @@ def _operator(
     yield Finding(
         slug="state-grows",
         what=f"The state of {name} ({operator}) only grows: {grown:,.0f} more rows since "
-        f"{moment(window[0].begin, end)}, {removed:,.0f} removed, {last:,.0f} in total.{runs_out}",
+        f"{clock(window[0].begin)}, {removed:,.0f} removed, {last:,.0f} in total.{runs_out}",
         cause=cause,
         fix=f"{fix} Changing the grouping keys requires a new checkpoint (and a new folder for a "
         "file sink).",

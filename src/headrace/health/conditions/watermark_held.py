@@ -9,7 +9,7 @@ from headrace.health.run_view import QueryView, RunView
 from headrace.model.findings import Finding
 from headrace.model.limits import HealthLimits
 from headrace.model.series import Bucket, total
-from headrace.model.times import clock, moment
+from headrace.model.times import clock
 
 WATERMARK = "event.watermark"
 _FILES = re.compile(r"FileStreamSource\[(?:file:)?(?P<path>.*)\]")
@@ -36,7 +36,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     yield Finding(
         slug="watermark-held",
         what=f"The watermark {stays}, so results are held back: {names} {has} delivered no rows "
-        f"since {moment(since, now)}, while other inputs have delivered {sum(rows):,.0f} rows.",
+        f"since {clock(since)}, while other inputs have delivered {sum(rows):,.0f} rows.",
         cause="A query's watermark follows its slowest input, so an idle input holds the watermark "
         "back and delays windows and joins.",
         fix=f"Find out why {names} {is_} idle. If that is normal, make the source send a record "

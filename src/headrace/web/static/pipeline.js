@@ -5,7 +5,6 @@ import { draw as graph } from "./graph.js";
 
 const name = data.pipeline;
 const RANGES = ["15m", "1h", "6h", "24h", "7d", "30d"];
-const PHASES = ["latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets"];
 let range = RANGES.includes(chosen("range")) ? chosen("range") : "15m";
 let query = chosen("query") || "";
 let isLinked = false;
@@ -162,10 +161,10 @@ async function act(label, what, danger) {
 
 // ---- history
 
-// id, title, traces of the values, and whether there is anything to draw
+// id, title, traces of the values (and of the phases of a batch), and whether there is anything to draw
 const CHARTS = [
   ["rates", "Input rate and capacity (rows per second)", (v) => [...line("input", v, "input_rate"), ...line("capacity", v, "processing_rate", { colour: COLOURS[1], dash: "dash" })]],
-  ["phases", "Batch duration by phase (ms, mean)", (v) => PHASES.map((phase) => ({ name: phase, x: v.at.map(date), y: v[phase], stackgroup: "one", mode: "lines", line: { width: 0.5 } }))],
+  ["phases", "Batch duration by phase (ms, mean)", (v, phases) => phases.map((phase) => ({ name: phase, x: v.at.map(date), y: v[phase], stackgroup: "one", mode: "lines", line: { width: 0.5 } }))],
   ["rows", "Rows per batch", (v) => line("rows per batch", v, "rows_per_batch")],
   ["fresh", "Freshness (s)", (v) => [...line("p50", v, "fresh_p50_ms", { divisor: 1000 }), ...line("p99", v, "fresh_p99_ms", { colour: COLOURS[1], dash: "dash", divisor: 1000 })]],
   ["state", "State rows", (v) => line("rows", v, "state_rows"), (v) => v.state_rows.some((n) => n !== null)],
@@ -200,7 +199,7 @@ async function history(names) {
   for (const [id, , make] of wanted) {
     const place = document.getElementById(`chart-${id}`);
     places.push(place);
-    await draw(place, make(values), { shapes: marks, uirevision: `${query} ${range}`, xaxis: { ...TIME_AXIS, range: whole } });
+    await draw(place, make(values, found.phases), { shapes: marks, uirevision: `${query} ${range}`, xaxis: { ...TIME_AXIS, range: whole } });
   }
   if (!isLinked) { linkZoom(places); isLinked = true; }
   showMarks(found.marks);
