@@ -49,8 +49,8 @@ def test_keys_that_no_longer_match_are_a_problem() -> None:
     assert one.slug == "lookup-unmatched"
     assert one.severity == "problem"
     assert one.what == (
-        "The join with customers has dropped all rows since 18:54 (6,000 of 6,000 seen; 2 % "
-        "before)."
+        "The join with customers has dropped all rows since 18:54 (6,000 of 6,000 rows, "
+        "compared with 2 % before)."
     )
 
 

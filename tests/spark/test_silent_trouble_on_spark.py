@@ -158,8 +158,8 @@ def test_nothing_fails_and_each_trouble_is_found(staged: Staged) -> None:
     )
     assert found["heights", "field-null"].what == "`height` is null in all rows since 18:54."
     assert found["kept", "lookup-unmatched"].what == (
-        f"The join with customers has dropped all rows since 18:54 ({ROWS} of {ROWS} seen; 0 % "
-        "before)."
+        f"The join with customers has dropped all rows since 18:54 ({ROWS} of {ROWS} rows, "
+        "compared with 0 % before)."
     )
     assert found["stopped", "lookup-empty"].what.startswith("The lookup table blocked is empty")
     assert "private words" not in (staged.folder / "events.jsonl").read_text()
