@@ -128,10 +128,10 @@ def test_eight_kinds_of_silent_trouble_are_seen_explained_and_mended(project: ri
     assert "sensors  degraded" in seen
     assert "problem: counted: The watermark is at " in seen
     for words in (
-        "of the records that parsed reads have been quarantined since",
+        "of the records read by parsed have been quarantined since",
         "fix: Run `headrace quarantine list` to see the records",
         "d ahead of the clock",
-        "fix: Filter out such rows before withWatermark",
+        "fix: Filter out rows with future event times before withWatermark",
         "problem: punctual: Rows are dropped because they are late",
         "in/right has delivered no rows since",
         "The state of dropDuplicates (dedupe) only grows",

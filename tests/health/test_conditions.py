@@ -111,7 +111,7 @@ def test_a_format_that_changes_fills_the_quarantine() -> None:
     (found,) = story.found()
     assert found.slug == "many-quarantined"
     assert found.what == (
-        "97 % of the records that logs reads have been quarantined since "
+        "97 % of the records read by logs have been quarantined since "
         "2030-03-17 17:56:50Z (1,164 of 1,200; 1 % before)."
     )
     assert found.since == T0 + 610

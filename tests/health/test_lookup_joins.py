@@ -51,7 +51,7 @@ def test_keys_that_no_longer_match_are_a_problem() -> None:
     assert one.severity == "problem"
     assert one.what == (
         "The join with customers has dropped all rows since 2026-11-17 18:54:00Z "
-        "(6,000 of 6,000 seen; 2 % before)."
+        "(6,000 of 6,000 rows, compared with 2 % before)."
     )
 
 

@@ -162,7 +162,7 @@ def test_nothing_fails_and_each_trouble_is_found(staged: Staged) -> None:
     )
     assert found["kept", "lookup-unmatched"].what == (
         f"The join with customers has dropped all rows since 2026-11-17 18:54:00Z "
-        f"({ROWS} of {ROWS} seen; 0 % before)."
+        f"({ROWS} of {ROWS} rows, compared with 0 % before)."
     )
     assert found["stopped", "lookup-empty"].what.startswith("The lookup table blocked is empty")
     assert "private words" not in (staged.folder / "events.jsonl").read_text()

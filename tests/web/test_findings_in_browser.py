@@ -88,7 +88,7 @@ def test_a_degraded_pipeline_shows_what_is_wrong_and_what_to_do(tmp_path: Path) 
     assert "Healthy" not in overview
     assert "degraded" in overview
     assert state == "degraded"
-    assert "97 % of the records that logs reads have been quarantined since" in problem
+    assert "97 % of the records read by logs have been quarantined since" in problem
     assert "Likely cause: " in problem
     assert "What to do: " in problem
     assert "`" not in problem + warning

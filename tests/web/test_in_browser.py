@@ -173,7 +173,7 @@ def test_an_empty_project_is_explained_on_every_page(tmp_path: Path, browser: Br
             assert browsing.overflow(page) <= 0
         page.goto(url + "/live/nothing")
         page.wait_for_selector(".card.bad")
-        assert "no live table" in page.inner_text("#problem")
+        assert "No live table" in page.inner_text("#problem")
         page.context.close()
 
 

@@ -236,7 +236,7 @@ def test_streams_are_reserved_for_keys_that_may_operate() -> None:
     for number in range(rate_limit.STREAMS - rate_limit.STREAMS_RESERVED):
         streams.enter(key_of(f"view-{number}", Role.VIEW))
 
-    with pytest.raises(Error, match="Too many open streams"):
+    with pytest.raises(Error, match="Too many open event streams"):
         streams.enter(key_of("one more", Role.VIEW))
     streams.enter(key_of("owner", Role.OPERATE))
     streams.leave(key_of("owner", Role.OPERATE))

@@ -158,8 +158,8 @@ class _Child:
 def worker_died_error() -> SqlError:
     return SqlError(
         "The process that ran the query exited unexpectedly.",
-        why="It may have run out of memory. Its error output is in web.log for queries from the"
-        " page, and above for queries from the command line.",
+        why="It may have run out of memory. For a query from the web page, the error output is in "
+        "web.log; for a query from the command line, it is printed above.",
         fix="Read less data (add a WHERE on a partition column), or use Spark: headrace sql "
         "--spark",
         slug="sql-died",

@@ -332,9 +332,9 @@ def _roll_back(conn: Store) -> None:
 
 def _newer(path: Path, version: int, schema: migrations.Schema) -> StoreError:
     return StoreError(
-        f"{path.name} was written by a newer version of Headrace: schema {version},"
-        f" but this version supports {len(schema.steps)}.",
-        why="An older version would lose the open alerts.",
+        f"{path.name} was written by a newer version of Headrace (schema {version}; the installed "
+        f"version supports schema {len(schema.steps)}).",
+        why="Open alerts would be lost if an older version used the file.",
         where=str(path),
         fix=f"Install the newer version again, or move {path} elsewhere to start with a new file.",
         slug="store-newer",

@@ -17,7 +17,7 @@ def prepare_state(places: StatePaths) -> None:
     if stats.st_uid != os.getuid():
         raise SetupError(
             f"The state folder belongs to user {stats.st_uid}, not to this user ({os.getuid()}).",
-            why="The owner of the folder controls which code runs.",
+            why="The owner of the folder controls which code Headrace runs.",
             where=str(places.state),
             fix="Run headrace as that user, or set [project] state to a folder that you own.",
             slug="state-owner",
@@ -25,7 +25,7 @@ def prepare_state(places: StatePaths) -> None:
     if stats.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise SetupError(
             f"Other users can write to the state folder (mode {stat.S_IMODE(stats.st_mode):o}).",
-            why="A file in this folder can start a pipeline, which runs code.",
+            why="Anyone who can write to this folder can make Headrace run code.",
             where=str(places.state),
             fix=f"chmod 700 {places.state}",
             slug="state-owner",

@@ -270,7 +270,7 @@ class Supervisor:
 
 def _going_down_error(request: Request) -> ControlError:
     return ControlError(
-        f"The supervisor is stopping and accepts no more requests ({request.what}).",
+        f"The supervisor is stopping and no longer accepts requests ({request.what}).",
         fix="Wait until it has stopped, then run `headrace up`.",
         slug="going-down",
     )

@@ -247,7 +247,7 @@ def to_the_end(
             f"The {what} exited without a result.",
             why=tail_of(log).strip() or "It was killed, or the machine ran out of memory.",
             where=str(log),
-            fix=f"Run the {what} again. If it fails again, read that log.",
+            fix=f"Run the {what} again. If it fails again, read the log.",
             slug="question-vanished" if spec.question else "check-vanished",
         )
     run_folders.remove(places, spec.run)

@@ -66,7 +66,7 @@ def _find_arrow_problem(
         if kind not in _PARSED:
             return f"the field {field.name} has type {_short(kind)}"
         if not _NAME.fullmatch(field.name):
-            return f"JSON can spell the name {field.name!r} in more than one way"
+            return f"the field name {field.name!r} can be written in more than one way in JSON"
         if kind in ("timestamp", "date") and time_parser.upper() == "LEGACY":
             return "spark.sql.legacy.timeParserPolicy is LEGACY"
     for column in (df.schema[name] for name in kept):

@@ -61,9 +61,10 @@ def _note_bad_records(df: DataFrame, parser: RecordParser) -> None:
     if notes is None:
         raise DefinitionError(
             "hr.parse_json can quarantine bad records only in a pipeline.",
-            why="A separate query writes them to the quarantine, and Headrace runs it only in a "
-            "pipeline.",
-            fix="Call it in an @hr.view or @hr.stream, or pass quarantine=False to drop them.",
+            why="A separate query writes them to the quarantine, and Headrace runs that query only "
+            "in a pipeline.",
+            fix="Call hr.parse_json in an @hr.view or @hr.stream, or pass quarantine=False to drop "
+            "bad records.",
             slug="quarantine-outside",
         )
     if notes.is_batch:

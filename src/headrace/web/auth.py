@@ -169,7 +169,7 @@ class AuthMiddleware:
             raise ControlError(
                 "The request comes from a page on another site.",
                 why="Pages on other sites may not change anything here (CSRF).",
-                fix="Use the page itself, or an API key (`headrace token --program`).",
+                fix="Use Headrace's own web page, or an API key (`headrace token --program`).",
                 slug="foreign-origin",
             )
 
@@ -271,7 +271,7 @@ def wrong_key(site: Site, caller: str) -> Error:
     site.feed.wrong_key_limit.check(caller, "wrong keys")
     return Error(
         "This link is no longer valid.",
-        why="A link works once, within an hour.",
+        why="A link works only once and expires after an hour.",
         fix="Run `headrace token` in the project folder and open the new link.",
         slug="bad-login",
     )

@@ -127,7 +127,7 @@ def row(visit: Visit) -> dict[str, Any]:
     if not got["rows"]:
         raise ConfigError(
             f"{about['name']} has no row for {visit.path['key'][:100]!r}.",
-            why="The row has not arrived yet, or newer keys have displaced it.",
+            why="The row has not arrived yet, or it was removed to make room for newer keys.",
             slug="unknown-name",
         )
     read = got["tables"][0] if got["tables"] else {}
@@ -155,8 +155,8 @@ def _find_table(visit: Visit) -> dict[str, Any]:
     meant = closest(name, [*names, *(t["name"] for t in known)])
     words = f'Did you mean "{meant}"? ' if meant else ""
     raise ConfigError(
-        f"There is {'more than one' if mine else 'no'} live table {name[:100]!r}.",
-        why=f"{words}Known: {', '.join(names) or 'none yet'}.",
+        f"{'More than one' if mine else 'No'} live table is named {name[:100]!r}.",
+        why=f"{words}Live tables: {', '.join(names) or 'none yet'}.",
         fix="Use PIPELINE.QUERY as the name.",
         slug="unknown-name",
     )
@@ -184,7 +184,7 @@ def _content(path: Path) -> bytes:
             raise ConfigError(
                 f"The snapshot is larger than {DOWNLOAD_MAX // 1024**2} MB.",
                 where=str(path),
-                fix="Copy the file directly.",
+                fix="Copy the file from its path on the server.",
                 slug="sql-too-large",
             )
         return file.read()

@@ -106,7 +106,7 @@ def check(web: WebSettings) -> None:
     """Refuses plain HTTP over a network, which would reveal the keys."""
     if not web.is_loopback and not web.is_secure:
         raise ConfigError(
-            f"The page would listen on {web.host} without TLS, which would expose the keys.",
+            f"The web server would listen on {web.host} without TLS, which would expose the keys.",
             why="Plain HTTP is allowed only on 127.0.0.1.",
             where=f"{config.FILE}, [web]",
             fix="Set certificate and key; or set behind_proxy = true if a proxy terminates TLS; or "
@@ -146,7 +146,7 @@ def bind(web: WebSettings, last: int | None = None) -> socket.socket:
         listener.set_inheritable(False)
         return listener
     raise SetupError(
-        f"The page cannot listen on {web.host}, port {web.port or f'{PORT} to {free[-1]}'}.",
+        f"The web server cannot listen on {web.host}, port {web.port or f'{PORT} to {free[-1]}'}.",
         why=str(refused),
         where=f"{config.FILE}, [web]",
         fix="Set [web] port to a free port, or to 0.",

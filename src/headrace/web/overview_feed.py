@@ -114,9 +114,9 @@ class OverviewFeed:
             except Exception:
                 logger.exception("building the overview failed; retrying")
                 error = error_responses.unexpected_error(
-                    "The page cannot read the project.",
+                    "The overview could not be loaded.",
                     why="An unexpected error occurred; the log has the traceback.",
-                    fix="Run `headrace status`. The pipelines continue without the page.",
+                    fix="Run `headrace status` instead. The pipelines are not affected.",
                 )
                 await self._publish(self._error_content(error))
                 await asyncio.sleep(5 * POLL_S)

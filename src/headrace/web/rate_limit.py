@@ -53,9 +53,10 @@ class Streams:
         most = STREAMS if Role(who.role) is Role.OPERATE else STREAMS - STREAMS_RESERVED
         if self._open[who.hash] >= STREAMS_PER_KEY or self._open.total() >= most:
             raise Error(
-                "Too many open streams.",
+                "Too many open event streams.",
                 why=f"Allowed: {STREAMS_PER_KEY} per key, {most} in total.",
-                fix="Close other tabs that show the page, or programs that read the stream.",
+                fix="Close other browser tabs that show Headrace, or stop programs that read event "
+                "streams.",
                 slug="too-many",
             )
         self._open[who.hash] += 1

@@ -53,8 +53,8 @@ ENTRIES = (
         ),
         names=_TOPICS,
         what="A topic's partitions changed during an available-now run[: {topic}].",
-        why="The run had determined its end offsets before the change.",
-        fix="Usually no action is needed. If it happens repeatedly, upgrade Spark (SPARK-53560).",
+        why="The run set its end offsets before the change.",
+        fix="Usually no action is needed. If this keeps happening, upgrade Spark (SPARK-53560).",
     ),
     CatalogueEntry(
         "starting-offsets-incomplete",

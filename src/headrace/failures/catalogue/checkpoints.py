@@ -37,8 +37,8 @@ ENTRIES = (
             r"operators in current batch: \[(?P<now>[^\]\n]+)\]",
         ),
         what="An aggregation, join or deduplication was added, removed or moved.",
-        why="The state in the checkpoint belongs to different operators[: before {before}][, now "
-        "{now}].",
+        why="The state in the checkpoint belongs to different operators[: previously {before}]"
+        "[, now {now}].",
         fix=_REVERT,
     ),
     CatalogueEntry(
@@ -57,7 +57,7 @@ ENTRIES = (
             r"new (?:key|value)_schema=StructType\((?P<now>.*?)\)\.",
         ),
         what="The columns that the query uses to group, deduplicate or aggregate have changed.",
-        why="They do not match the state in the checkpoint[: before {before}][, now {now}].",
+        why="They do not match the state in the checkpoint[: previously {before}][, now {now}].",
         fix=_REVERT
         + " Do not disable spark.sql.streaming.stateStore.stateSchemaCheck: results would be "
         "wrong.",
@@ -111,8 +111,8 @@ ENTRIES = (
         names=(r"Error reading (?:delta|snapshot|streaming state) file (?:of )?" + _PATH,),
         what="One of the query's state files is missing or truncated[: {path}].",
         why="It was deleted, or a write to it was interrupted.",
-        fix="A single occurrence can be a race condition and needs no action. If it "
-        f"happens repeatedly, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
+        fix="A single occurrence can be a race condition and needs no action. If this "
+        f"keeps happening, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
         "state-still-held",
@@ -125,7 +125,7 @@ ENTRIES = (
         ),
         what="An earlier task still has this query's state open.",
         why="It had not finished when the next task opened the same state partition.",
-        fix="Usually no action is needed. If it happens repeatedly, see `headrace logs NAME`.",
+        fix="Usually no action is needed. If this keeps happening, see `headrace logs NAME`.",
     ),
     CatalogueEntry(
         "checkpoint-write-refused",
@@ -176,7 +176,7 @@ ENTRIES = (
             "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
             "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
         ),
-        what="The state and the offsets in the checkpoint do not belong together.",
+        what="The state and the offsets in the checkpoint do not match.",
         why="The query was stateless before and is stateful now, or the `state` folder was deleted "
         "or replaced.",
         fix=_REVERT + " If `state` was deleted by mistake, restore it from a backup.",

@@ -70,7 +70,7 @@ MEMORY = (
         patterns=(r"Python worker (?:failed )?to connect back",),
         what="A Python worker did not start within Spark's limit of ten seconds.",
         why="The machine was overloaded.",
-        fix="Usually no action is needed. If it happens repeatedly, reduce the load on the "
+        fix="Usually no action is needed. If this keeps happening, reduce the load on the "
         "machine, or add cores.",
     ),
 )

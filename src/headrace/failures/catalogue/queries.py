@@ -23,7 +23,7 @@ VANISHED = CatalogueEntry(
     FailureKind.RETRY,
     what="The driver process exited without reporting an error.",
     why="It was killed (kill -9, or the kernel's out-of-memory killer), or the machine went down.",
-    fix="If it happens repeatedly, search the system log for `Out of memory: Killed process`, and "
+    fix="If this keeps happening, search the system log for `Out of memory: Killed process`, and "
     "read the last lines of `headrace logs NAME`.",
 )
 
@@ -36,7 +36,7 @@ ENTRIES = (
         patterns=(r"Cannot start query with id .*(?:same id is already|already active)",),
         what="The same query was started twice in this driver.",
         why="The query was still active when it was started again.",
-        fix="If it happens repeatedly, start the query in only one place in the code.",
+        fix="If this keeps happening, start the query in only one place in the code.",
     ),
     CatalogueEntry(
         "duplicate-query-name",
@@ -124,11 +124,11 @@ ENTRIES = (
             "STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION_FAILURE",
         ),
         patterns=(r"CONTEXT_ONLY_VALID_ON_DRIVER", r"Could not serialize object"),
-        what="A Python function in the query could not be sent to its worker.",
-        why="It refers to an object that exists only in the driver, usually the Spark session, or "
-        "its worker could not start.",
-        fix="Inside the function, use the batch's `df.sparkSession` instead of a session from "
-        "outside. If the worker could not start, see `headrace logs NAME`.",
+        what="A Python function in the query could not be sent to a worker.",
+        why="The function refers to an object that exists only in the driver, usually the Spark "
+        "session, or the worker could not start.",
+        fix="Inside the function, use the batch's session (`df.sparkSession`) instead of one from "
+        "outside the function. If the worker could not start, see `headrace logs NAME`.",
     ),
     CatalogueEntry(
         "python-runner-slow",
@@ -136,7 +136,7 @@ ENTRIES = (
         conditions=("STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE",),
         what="A Python worker for the query did not start in time.",
         why="The machine was overloaded, or the worker's imports take too long.",
-        fix="If it happens repeatedly, check the load on the machine and what the pipeline file "
+        fix="If this keeps happening, check the load on the machine and what the pipeline file "
         "imports.",
     ),
     CatalogueEntry(
@@ -162,7 +162,7 @@ ENTRIES = (
         ),
         what="Python and the JVM could not communicate.",
         why="The Py4J gateway is stuck, or a query's thread did not stop when it was asked to.",
-        fix="Usually no action is needed. If it happens repeatedly, see `headrace logs NAME`.",
+        fix="Usually no action is needed. If this keeps happening, see `headrace logs NAME`.",
     ),
     CatalogueEntry(
         "jvm-died",
@@ -174,7 +174,7 @@ ENTRIES = (
         ),
         what="The driver's JVM died.",
         why="It was killed by a user or by the out-of-memory killer, or it crashed.",
-        fix="If it happens repeatedly, look for `hs_err_pid*.log` in the project folder and for "
+        fix="If this keeps happening, look for `hs_err_pid*.log` in the project folder and for "
         "`Out of memory` in the system log, and adjust spark.driver.memory.",
     ),
     CatalogueEntry(

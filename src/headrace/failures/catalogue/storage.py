@@ -87,9 +87,9 @@ ENTRIES = (
         ),
         what="An input file or folder does not exist[: {path}].",
         why="It was deleted or moved after it had been listed, or it never existed.",
-        fix="Put the file back at the same path; the next attempt will read it. If the file is "
-        "still missing then, Headrace reports input-vanished and names the file. If a folder does "
-        "not exist, correct its path.",
+        fix="Put the file back at the same path; the next attempt will read it. If it is still "
+        "missing on that attempt, Headrace reports input-vanished and names the file. If a folder "
+        "does not exist, correct its path.",
     ),
     CatalogueEntry(
         "input-vanished",
@@ -102,9 +102,9 @@ ENTRIES = (
         why="Spark lists a folder once for many batches, and silently skips a listed file that no "
         "longer exists when its batch is planned. The batch is committed without that file's rows.",
         fix="Copy the file back under a new name (Spark never reads the same name twice), then "
-        "run `headrace start NAME`; no other file is read again. To continue without the file, "
-        "just run `headrace start NAME`. To always continue when files are missing, set "
-        'on_missing="continue" on the source.',
+        "run `headrace start NAME`; files that were already read are not read again. To continue "
+        "without the file, just run `headrace start NAME`. To always continue when "
+        'files are missing, set on_missing="continue" on the source.',
     ),
     CatalogueEntry(
         "storage-hiccup",
@@ -122,7 +122,7 @@ ENTRIES = (
         names=(r"(?:reading file|writing rows to) " + _PATH,),
         what="Storage or the network failed briefly[: {path}].",
         why="{type}[: {message}]",
-        fix="Usually no action is needed. If it happens repeatedly, check the storage and the "
+        fix="Usually no action is needed. If this keeps happening, check the storage and the "
         "network.",
     ),
 )

@@ -16,7 +16,7 @@ ENTRIES = (
         conditions=("DELTA_CONCURRENT_TRANSACTION*",),
         patterns=(r"\bConcurrentTransactionException\b",),
         what="Two runs of the same query are writing to one Delta table.",
-        why="Both have the same query id, so one of them is a second copy.",
+        why="Both have the same query id, so they use the same checkpoint or a copy of it.",
         fix="Find the other run (`headrace status` in every project that uses this checkpoint, or "
         "a script started by hand) and stop it; then run `headrace start NAME`.",
     ),
@@ -31,8 +31,8 @@ ENTRIES = (
         ),
         patterns=(r"\bConcurrent(?:Append|Write|DeleteRead|DeleteDelete)Exception\b",),
         what="Another writer changed the Delta table first.",
-        why="Both changed the same files, and the other commit won.",
-        fix="Usually no action is needed. If it happens repeatedly, narrow the MERGE condition, or "
+        why="Both writers changed the same files, and the other one committed first.",
+        fix="Usually no action is needed. If this keeps happening, narrow the MERGE condition, or "
         "run OPTIMIZE and similar jobs at a different time.",
     ),
     CatalogueEntry(
@@ -95,8 +95,8 @@ ENTRIES = (
         ),
         patterns=(r"snapshot was expired|expired snapshot|Cannot load current offset at snapshot",),
         what="The source table no longer has the version that the query must read next.",
-        why="The query fell behind VACUUM or snapshot expiry, or the table was deleted and "
-        "recreated.",
+        why="VACUUM or snapshot expiry removed it before the query read it, or the table was "
+        "deleted and recreated.",
         fix=f"Set {NEW_CHECKPOINT}, and start from a version that still exists. Keep the table's "
         "history for longer than your longest outage.",
     ),
@@ -113,7 +113,7 @@ ENTRIES = (
             r"NOT NULL constraint violated for column: (?P<rule>\S+?)[.\s]",
         ),
         what="Rows in this batch violate a table constraint[: {rule}].",
-        why="Several rows have the same key in MERGE, or a value is missing or not allowed.",
+        why="Several rows in a MERGE have the same key, or a value is missing or not allowed.",
         fix="Keep one row for each key before MERGE (dropDuplicates), or filter out the rows that "
         "violate the constraint.",
     ),
@@ -134,7 +134,7 @@ ENTRIES = (
         ),
         what="The database could not handle this batch.",
         why="It had a deadlock or too many connections, or it restarted: {message}",
-        fix="If it happens repeatedly, write with fewer parallel tasks (coalesce), and check the "
+        fix="If this keeps happening, write with fewer parallel tasks (coalesce), and check the "
         "database.",
     ),
     CatalogueEntry(

@@ -21,7 +21,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
             cause="Files were deleted or moved after Spark had listed the folder, which it does "
             "once for many batches.",
             fix="Copy the files back under new names (Spark never reads the same name twice); "
-            "their rows are then read once. Delete or archive only files whose batch is committed.",
+            "their rows are then read once. In future, delete or archive a file only after its "
+            "batch has been committed.",
             since=changed.since,
             where=query.place,
         )
@@ -34,8 +35,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
             cause="A program writes directly into the folder, or appends to an existing file. "
             "Spark reads each file once, with its content at that moment.",
             fix="Write each file elsewhere on the same disk, and move it into the folder when it "
-            "is complete. Compare these files with the output; to read one again, copy it under a "
-            "new name (rows that were already read are then read twice).",
+            "is complete. Compare the changed files with the output; to read one again, copy it "
+            "under a new name (rows that were already read are then read twice).",
             severity=Severity.WARNING.value,
             since=changed.since,
             where=query.place,

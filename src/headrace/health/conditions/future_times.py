@@ -49,7 +49,7 @@ def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Findi
         f"{_format_counts(query, ahead)}.",
         cause="At least one row has an event time in the future (a wrong clock, or milliseconds "
         "read as seconds). The watermark follows the newest event time and never moves backwards.",
-        fix="Filter out such rows before withWatermark, for example "
+        fix="Filter out rows with future event times before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). The checkpoint keeps this '
         "watermark: to reprocess the dropped rows, deploy the filter with a new checkpoint "
         "(and a new folder for a file sink).",
@@ -65,7 +65,7 @@ def _future_times_finding(query: QueryView, ahead: list[Bucket]) -> Finding:
         what=f"The newest event time is {clock(newest)}, {span(newest - now)} ahead of the clock"
         f"{_format_counts(query, ahead)}.",
         cause="A producer's clock is wrong, or milliseconds are read as seconds.",
-        fix="Filter out such rows before withWatermark, for example "
+        fix="Filter out rows with future event times before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). Otherwise the watermark follows '
         "the newest event time, and rows with earlier times are dropped.",
         since=ahead[-1].begin,
@@ -80,5 +80,6 @@ def _format_counts(query: QueryView, ahead: list[Bucket]) -> str:
     found = query.examples.get("ahead")
     example = f", for example {found}" if found else ""
     return (
-        f" (about {total(ahead[-1:], 'ahead'):,.0f} of {rows:,.0f} rows are in the future{example})"
+        f" (about {total(ahead[-1:], 'ahead'):,.0f} of {rows:,.0f} rows have future event times"
+        f"{example})"
     )

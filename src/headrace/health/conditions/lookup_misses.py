@@ -76,8 +76,8 @@ def _unmatched_finding(
     return Finding(
         slug="lookup-unmatched",
         what=f"The join with {name} has dropped {shift.rows_in_words} since "
-        f"{clock(shift.since)} ({shift.part:,.0f} of {shift.whole:,.0f} seen; "
-        f"{shares.percent(shift.before or 0.0)} before).",
+        f"{clock(shift.since)} ({shift.part:,.0f} of {shift.whole:,.0f} rows, "
+        f"compared with {shares.percent(shift.before or 0.0)} before).",
         cause=f"Rows in the stream have keys that are missing from {name}: the table lost rows or "
         "is out of date, or the keys changed (a different format, nulls).",
         fix=f"Compare the stream's keys with {name} (`headrace sql`), and load the missing rows or "

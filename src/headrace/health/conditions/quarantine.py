@@ -20,7 +20,7 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     of, _, _ = query.name.partition(".")
     yield Finding(
         slug="many-quarantined",
-        what=f"{shares.percent(shift.share)} of the records that {of} reads have been quarantined "
+        what=f"{shares.percent(shift.share)} of the records read by {of} have been quarantined "
         f"{shift.in_words}.",
         cause="The producer changed the format of its records, or the schema in the pipeline does "
         "not match them.",
