@@ -98,7 +98,7 @@ def table(visit: Visit) -> dict[str, Any] | Response:
         return _csv(about, got)
     if form != "json":
         raise ConfigError(
-            f"Invalid value for as: {form[:30]!r}.",
+            f"Invalid value for `as`: {form[:30]!r}.",
             why="Allowed: json, csv, parquet.",
             slug="bad-value",
         )
