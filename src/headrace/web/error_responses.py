@@ -64,7 +64,7 @@ def unexpected_error_response(exc: BaseException) -> JSONResponse:
     logger.error("unexpected error %s", number, exc_info=exc)
     error = unexpected_error(
         "An unexpected error occurred.",
-        why=f"The traceback is in the log, under the number {number}.",
+        why=f"The traceback is in the log; search for error {number}.",
         fix="Reload the page. If the error persists, see the log.",
     )
     return JSONResponse(body_of(error), 500)

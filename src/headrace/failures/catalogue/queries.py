@@ -147,10 +147,10 @@ ENTRIES = (
             "STATE_REPARTITION_INVALID_CHECKPOINT.*",
             "STREAMING_UNFINISHED_REPARTITION_DETECTED",
         ),
-        what="The query does not meet a requirement for named sources or for repartitioning state.",
+        what="Spark rejected the query because of its named sources or a state repartition.",
         why="{message}",
-        fix="Follow the instructions in the message. If a repartition of this checkpoint was "
-        "started, finish it first.",
+        fix="Follow the instructions in the message. If this checkpoint is being "
+        "repartitioned, finish that first.",
     ),
     CatalogueEntry(
         "bridge-stuck",
