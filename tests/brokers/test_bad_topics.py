@@ -122,7 +122,7 @@ def test_a_topic_deleted_and_made_anew_stops_it_and_is_told(
     assert gone in project.headrace("why", "flow")
     rig.eventually("the lag says so", lambda: lag_problem(project) == f"topics gone: {TOPIC} 0", 30)
     told = project.headrace("start", "flow", "--accept-gap", "--yes", code=3)
-    assert f"The topic {TOPIC} does not exist." in told
+    assert f"Topic not found: {TOPIC}." in told
 
     new_topic(broker)
     sent(broker, TOPIC, '{"id": 11}')
