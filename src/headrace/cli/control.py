@@ -107,7 +107,7 @@ def rollback(options: Options, name: str, version: str | None, yes: bool) -> Non
 
     The default is the previous version. VERSION may be abbreviated to its first characters.
 
-    Shows what will change and asks for confirmation. Checkpoints are not touched.
+    Shows what will change and asks for confirmation. Checkpoints do not change.
     """
     work = options.open()
     plan = control.plan_rollback(work, name, version)

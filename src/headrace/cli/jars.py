@@ -67,8 +67,8 @@ def _print_older(version: str | int | None) -> None:
 def fetch(name: str, json_: bool) -> None:
     """Fetch jars with Maven, once per installation.
 
-    Sessions then need no network access. Run it again after you update PySpark: jars for a
-    different version are ignored.
+    Sessions then need no network access. Run this command again after you update PySpark, because
+    jars for a different version are ignored.
     """
     bundle = bundles.BUNDLES[name]
     with spinner.show(f"fetching {bundle.what} with Maven", quiet=json_):

@@ -47,13 +47,13 @@ def shared_options(command: F) -> F:
     profile = option(
         "--profile",
         metavar="NAME",
-        help="Profile in headrace.toml (or set HEADRACE_PROFILE); default: dev.",
+        help="Use this profile of headrace.toml. Default: HEADRACE_PROFILE if it is set, else dev.",
     )
     project = option(
         "--project",
         metavar="DIR",
         type=click.Path(file_okay=False),
-        help="Project folder; default: the nearest parent folder with a headrace.toml.",
+        help="Project folder. Default: this folder or its nearest parent with a headrace.toml.",
     )
     return project(profile(debug(command)))
 

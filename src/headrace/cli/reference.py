@@ -25,8 +25,8 @@ A query's full name is PIPELINE/QUERY; QUERY alone is enough if only one pipelin
 that name. Instead of a pipeline's name, you can give the path of its file. Commands that show data
 accept `--json`, which also prints errors to stdout, as
 `{"error": {"slug", "what", "why", "where", "fix"}}`. Otherwise, data goes to stdout, and errors and
-the messages of `run` go to stderr. Durations: `60s`, `2 minutes`, `500ms`. Times are in UTC:
-`2026-01-31 18:54:00Z`.
+the messages of `run` go to stderr. Write a duration as `60s`, `2 minutes` or `500ms`. Times are in
+UTC: `2026-01-31 18:54:00Z`.
 """
 _SPARK = re.compile(r"(?<=<!-- spark settings -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _SHARED = ("--project", "--profile", "--debug")

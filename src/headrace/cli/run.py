@@ -27,8 +27,8 @@ def run(options: Options, name: str, args: tuple[str, ...], replace: bool) -> No
 
     Ctrl-C drains it: every query stops at a batch boundary. Press Ctrl-C again to stop at once.
     Deploys the working folder as a version marked dev; restarts during this run use that copy.
-    If the supervisor is already running the pipeline, this command fails unless you give --replace,
-    which restores the previous version, profile and state when this run ends.
+    If the supervisor is already running the pipeline, this command fails. With --replace, it
+    drains the pipeline first, and restores its version, profile and state when this run ends.
     A file without Headrace definitions is a script: it runs unchanged, with ARGS as its arguments.
     """
     with Interrupts() as interrupts:

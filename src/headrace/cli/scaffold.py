@@ -82,10 +82,10 @@ __pycache__/
 _README = """\
 # {name}
 
-    headrace check        # show the pipelines, and every problem at once
+    headrace check        # describe the pipelines and report all problems
     headrace run hello    # run it in the foreground; Ctrl-C drains it
     echo "one more line" > incoming/more.txt     # in another terminal: new input
-    headrace up           # keep it running; status: headrace status; stop: headrace down
+    headrace up           # keep it running (show it: headrace status; stop it: headrace down)
 """
 
 

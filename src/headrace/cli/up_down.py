@@ -54,9 +54,8 @@ def up(ctx: click.Context, names: tuple[str, ...], foreground: bool) -> None:
     new version. `headrace up script.py -- ARGS` keeps a script running.
 
     --foreground is for systemd and containers. Without names, it starts the versions that are
-    already deployed, so restarting the service never deploys new code; only if nothing has ever
-    been deployed does it deploy the whole project. To deploy, run `headrace up` in another
-    terminal.
+    already deployed, so restarting the service does not deploy new code. (If nothing has ever been
+    deployed, it deploys the whole project.) To deploy, run `headrace up` in another terminal.
     """
     work = ctx.ensure_object(Options).open()
     begin = _up_in_foreground if foreground else _up

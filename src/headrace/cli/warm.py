@@ -24,7 +24,7 @@ def warm(json_: bool) -> None:
 
     Run it once; it takes about a minute. Java stores Spark's classes in a file next to the
     installation, and drivers that start later map this file into memory. After you update Java or
-    PySpark, run it again; until then, the file is ignored. Useful in a container image.
+    PySpark, run it again; until then, the file is ignored. This is useful in a container image.
     """
     java.check()
     began, archive = time.monotonic(), class_archive.default_path()
