@@ -200,10 +200,10 @@ def test_wrong_names_are_found_together_and_without_spark(
     define(once, WRONG_NAMES)
     words = (
         "'same' is used twice: at pipelines/once.py:5 and at pipelines/once.py:10",
-        "'misspelt' has the unknown input 'linse'",
+        "'misspelt' has an unknown input: 'linse'",
         "pipelines/once.py:15",
         "Did you mean 'lines'?",
-        "'lost' writes to the unknown sink 'otu'",
+        "'lost' writes to an unknown sink: 'otu'",
         "Did you mean 'out'?",
         "3 problems found",
     )
@@ -265,8 +265,8 @@ def test_wrong_queries_of_all_files_are_found_in_one_check(once: rig.Project) ->
         "'unknown' has the unknown input 'linnes'",
         "pipelines/once.py:30",
         "'same' is used twice",
-        "'misspelt' has the unknown input 'linse'",
-        "'lost' writes to the unknown sink 'otu'",
+        "'misspelt' has an unknown input: 'linse'",
+        "'lost' writes to an unknown sink: 'otu'",
         "pipelines/syntax.py is not valid Python",
         "10 problems found",
     )
