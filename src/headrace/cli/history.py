@@ -28,7 +28,7 @@ def progress(options: Options, name: str, count: int, json_: bool) -> None:
     "-f", "--follow", is_flag=True, help="Keep printing new lines, including those of new runs."
 )
 @click.option("-n", "lines", default=100, show_default=True, help="Number of lines.")
-@click.option("--run", "run_", metavar="RUN", help="Show this run; the default is the newest.")
+@click.option("--run", "run_", metavar="RUN", help="Show this run; the default is the latest.")
 @pass_options_and_json
 def logs(
     options: Options, name: str, follow: bool, lines: int, run_: str | None, json_: bool

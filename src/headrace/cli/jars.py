@@ -89,7 +89,7 @@ def fetch_bundle(bundle: Bundle) -> list[Path]:
             "Maven is required to fetch jars, but was not found.",
             why=f"The program {MAVEN} is not on PATH.",
             fix="Install Maven (Debian: apt-get install maven), or copy these jars to "
-            f"{target} yourself: {bundles.coordinate(bundle) or bundle.what}",
+            f"{target}: {bundles.coordinate(bundle) or bundle.what}",
             slug="maven-missing",
         )
     try:
