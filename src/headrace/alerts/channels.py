@@ -143,7 +143,7 @@ def _repeat_s(title: str, table: Mapping[str, Any], where: str | None) -> float 
 def _unknown_kind(name: str, kind: object, where: str | None) -> ConfigError:
     known = kind_names()
     meant = closest(str(kind), known)
-    problem = "has no kind" if kind is None else f"has the unknown kind {kind!r}"
+    problem = "has no kind" if kind is None else f"has an unknown kind: {kind!r}"
     return ConfigError(
         f"[notify.{name}] {problem}.",
         why=f"Allowed: {', '.join(known)}.",
