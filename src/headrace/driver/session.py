@@ -82,7 +82,7 @@ DEFAULTS: tuple[Default, ...] = (
     Default("spark.scheduler.mode", "FAIR", "one pool per query, so no query starves the others"),
     Default(STREAMING + "stopTimeout", "30s", "Spark's default is to wait forever"),
     Default(STREAMING + "numRecentProgressUpdates", "10", "Headrace keeps the history itself"),
-    Default("spark.driver.memory", "1g", "enough for several queries; raise it for more load"),
+    Default("spark.driver.memory", "1g", "enough for several queries; increase it for more load"),
     Default(
         JAVA_OPTIONS,
         "-Xss8m -XX:+ExitOnOutOfMemoryError",
