@@ -425,7 +425,7 @@ def test_a_damaged_offsets_file_is_refused_and_named(lived: Lived, tmp_path: Pat
     project = lived.copy(tmp_path / "project")
     offsets = project.folder / QUERY / "v1" / "offsets" / "0"
     offsets.write_bytes(offsets.read_bytes()[:-8])
-    words = ("The checkpoint of once/copied is damaged", str(offsets), "incomplete JSON")
+    words = ("The checkpoint of once/copied cannot be used", str(offsets), "incomplete JSON")
     refused_untouched(project, words)
 
 
