@@ -139,7 +139,7 @@ def _fetch_error(bundle: Bundle, why: str) -> SetupError:
         f"Could not fetch the {bundle.name} jars.",
         why=why,
         where=str(bundles.folder(bundle)),
-        fix="Check the repositories in Maven's settings.xml and the version in the message above, "
+        fix="Check the repositories in Maven's settings.xml and the version in Maven's message, "
         f"then run headrace jars fetch {bundle.name} again.",
         slug="jars-failed",
     )
