@@ -168,7 +168,7 @@ class AuthMiddleware:
         if not is_ours or (is_by_cookie and site not in (None, "same-origin", "none")):
             raise ControlError(
                 "The request comes from a page on another site.",
-                why="Pages on other sites may not change anything here (CSRF).",
+                why="Pages on other sites are not allowed to change anything here (CSRF).",
                 fix="Use Headrace's own web page, or an API key (`headrace token --program`).",
                 slug="foreign-origin",
             )
