@@ -112,7 +112,7 @@ def _list_of(
     value = table.get(name, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ConfigError(
-            f"{title}: Invalid {name}: {value!r}.",
+            f"Invalid {name} in {title}: {value!r}.",
             why="It must be a list of strings.",
             where=where,
             fix=f'Write {name} = ["{allowed[-1] if allowed else "…"}"].',
@@ -121,7 +121,7 @@ def _list_of(
         if allowed and item not in allowed:
             meant = closest(item, allowed)
             raise ConfigError(
-                f"{title}: Unknown {name} {item!r}.",
+                f"Unknown {name} in {title}: {item!r}.",
                 why=f"Allowed: {', '.join(allowed)}.",
                 where=where,
                 fix=f"Did you mean {meant!r}?" if meant else None,
