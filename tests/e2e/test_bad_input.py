@@ -262,7 +262,7 @@ def test_wrong_queries_of_all_files_are_found_in_one_check(once: rig.Project) ->
         "'mode' cannot run in append mode",
         "pipelines/once.py:25",
         "the query supports update, complete",
-        "'unknown' has the unknown input 'linnes'",
+        "'unknown' has an unknown input: 'linnes'",
         "pipelines/once.py:30",
         "'same' is used twice",
         "'misspelt' has an unknown input: 'linse'",
