@@ -133,8 +133,8 @@ ENTRIES = (
             r"|ConnectionDoesNotExist|OperationalError|InterfaceError)\b",
         ),
         what="The database was temporarily unable to process this batch.",
-        why="Typical causes are a deadlock, too many connections, and a database that is down or "
-        "restarting: {message}",
+        why="The cause is a conflict with another transaction, too many connections, or a database "
+        "that is down or restarting: {message}",
         fix="Usually no action is needed. If this keeps happening, write with fewer parallel tasks "
         "(coalesce), and check the database's log.",
     ),
