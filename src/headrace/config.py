@@ -115,9 +115,9 @@ def load(project: Path, profile: str = DEV, toml: Path | None = None) -> Setting
     profiles = whole.pop("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
         raise ConfigError(
-            "profiles must contain only tables.",
+            "Every entry in [profiles] must be a table.",
             where=settings_schema.place(text, ["profiles"]),
-            fix="Write [profiles.NAME], followed by the settings that differ.",
+            fix="Write [profiles.NAME], followed by the settings that this profile changes.",
         )
     if profile != DEV and profile not in profiles:
         known = sorted({DEV, *profiles})
@@ -168,7 +168,7 @@ def _too_deep(text: str) -> ConfigError:
         why="No setting is nested that deeply. The usual cause is a generated file or a repeated "
         "bracket.",
         where=f"{FILE}:{deepest + 1}",
-        fix="Remove the extra brackets or dots on that line.",
+        fix=f"Remove the extra brackets or dots on line {deepest + 1}.",
         slug="toml-syntax",
     )
 

@@ -59,7 +59,7 @@ def test_a_route_takes_what_matches_all_its_fields() -> None:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ('kind = "pagerdooty"', "has the unknown kind 'pagerdooty'"),
+        ('kind = "pagerdooty"', "has an unknown kind: 'pagerdooty'"),
         ("", "has no kind"),
         ('kind = "slack"', "slack needs url"),
         (

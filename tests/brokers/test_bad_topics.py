@@ -120,7 +120,11 @@ def test_a_topic_deleted_and_made_anew_stops_it_and_is_told(
     rig.eventually("it needs attention", lambda: state(project) == "needs-attention", 60)
     gone = f"gone: kept: {TOPIC}, partition 0 no longer exists (position 5)"
     assert gone in project.headrace("why", "flow")
-    rig.eventually("the lag says so", lambda: lag_problem(project) == f"topics gone: {TOPIC} 0", 30)
+    rig.eventually(
+        "the lag says so",
+        lambda: lag_problem(project) == f"partitions that no longer exist: {TOPIC} 0",
+        30,
+    )
     told = project.headrace("start", "flow", "--accept-gap", "--yes", code=3)
     assert f"Topic not found: {TOPIC}." in told
 

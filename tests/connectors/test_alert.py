@@ -208,8 +208,11 @@ COLUMNS = {"cluster_id": "int", "load": "double", "seen": "timestamp", "tags": "
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"key": "cluster"}, "key names the unknown column 'cluster'; did you mean 'cluster_id'?"),
-        ({"title": "{lode}"}, "title names the unknown column 'lode'; did you mean 'load'?"),
+        (
+            {"key": "cluster"},
+            "key refers to an unknown column, 'cluster'; did you mean 'cluster_id'?",
+        ),
+        ({"title": "{lode}"}, "title refers to an unknown column, 'lode'; did you mean 'load'?"),
         ({"at": "sean"}, "did you mean 'seen'?"),
         ({"at": "load"}, "must name a timestamp column"),
         ({"key": "tags"}, "keys must be simple values"),

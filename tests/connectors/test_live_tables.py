@@ -254,8 +254,8 @@ def test_its_folder_stands_in_its_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"key": "minut"}, "key names the unknown column 'minut'; did you mean 'minute'?"),
-        ({"key": "minute", "y": ["logins", "logouts"]}, "y names the unknown column 'logouts'"),
+        ({"key": "minut"}, "key refers to an unknown column, 'minut'; did you mean 'minute'?"),
+        ({"key": "minute", "y": ["logins", "logouts"]}, "y refers to an unknown column, 'logouts'"),
         ({"key": "minute", "x": "minutes"}, "did you mean 'minute'?"),
         ({"key": "tags"}, "keys must be simple values"),
         ({"key": ["minute", "x"]}, "'x' has type struct<a:int>"),

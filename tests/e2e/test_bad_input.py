@@ -200,10 +200,10 @@ def test_wrong_names_are_found_together_and_without_spark(
     define(once, WRONG_NAMES)
     words = (
         "'same' is used twice: at pipelines/once.py:5 and at pipelines/once.py:10",
-        "'misspelt' has the unknown input 'linse'",
+        "'misspelt' has an unknown input: 'linse'",
         "pipelines/once.py:15",
         "Did you mean 'lines'?",
-        "'lost' writes to the unknown sink 'otu'",
+        "'lost' writes to an unknown sink: 'otu'",
         "Did you mean 'out'?",
         "3 problems found",
     )
@@ -262,11 +262,11 @@ def test_wrong_queries_of_all_files_are_found_in_one_check(once: rig.Project) ->
         "'mode' cannot run in append mode",
         "pipelines/once.py:25",
         "the query supports update, complete",
-        "'unknown' has the unknown input 'linnes'",
+        "'unknown' has an unknown input: 'linnes'",
         "pipelines/once.py:30",
         "'same' is used twice",
-        "'misspelt' has the unknown input 'linse'",
-        "'lost' writes to the unknown sink 'otu'",
+        "'misspelt' has an unknown input: 'linse'",
+        "'lost' writes to an unknown sink: 'otu'",
         "pipelines/syntax.py is not valid Python",
         "10 problems found",
     )
@@ -425,7 +425,7 @@ def test_a_damaged_offsets_file_is_refused_and_named(lived: Lived, tmp_path: Pat
     project = lived.copy(tmp_path / "project")
     offsets = project.folder / QUERY / "v1" / "offsets" / "0"
     offsets.write_bytes(offsets.read_bytes()[:-8])
-    words = ("The checkpoint of once/copied is damaged", str(offsets), "incomplete JSON")
+    words = ("The checkpoint of once/copied cannot be used", str(offsets), "incomplete JSON")
     refused_untouched(project, words)
 
 

@@ -134,7 +134,7 @@ def test_eight_kinds_of_silent_trouble_are_seen_explained_and_mended(project: ri
         "fix: Filter out rows with future event times before withWatermark",
         "problem: punctual: Rows are dropped because they are late",
         "in/right has delivered no rows since",
-        "The state of dropDuplicates (dedupe) only grows",
+        "The state of dropDuplicates (dedupe) keeps growing",
         "problem: loaded: Falling behind since",
         "problem: placed: `temp` is null in all rows since",
         "100 % of records have an unknown field `temperature`",

@@ -94,7 +94,7 @@ def test_vanished_files_are_counted_named_and_degrade_the_query() -> None:
     assert state is State.DEGRADED
     (found,) = query.findings
     assert found.what == (
-        "4 input files vanished before being read, so rows are missing: "
+        "4 input files vanished before being read, so their rows are missing. Files: "
         "/in/0.json, /in/1.json, /in/2.json and 1 more."
     )
     assert found.what.rstrip(".") in why

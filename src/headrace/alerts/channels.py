@@ -112,7 +112,7 @@ def _list_of(
     value = table.get(name, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ConfigError(
-            f"{title}: Invalid {name}: {value!r}.",
+            f"Invalid {name} in {title}: {value!r}.",
             why="It must be a list of strings.",
             where=where,
             fix=f'Write {name} = ["{allowed[-1] if allowed else "…"}"].',
@@ -121,7 +121,7 @@ def _list_of(
         if allowed and item not in allowed:
             meant = closest(item, allowed)
             raise ConfigError(
-                f"{title}: Unknown {name} {item!r}.",
+                f"Unknown {name} in {title}: {item!r}.",
                 why=f"Allowed: {', '.join(allowed)}.",
                 where=where,
                 fix=f"Did you mean {meant!r}?" if meant else None,
@@ -143,7 +143,7 @@ def _repeat_s(title: str, table: Mapping[str, Any], where: str | None) -> float 
 def _unknown_kind(name: str, kind: object, where: str | None) -> ConfigError:
     known = kind_names()
     meant = closest(str(kind), known)
-    problem = "has no kind" if kind is None else f"has the unknown kind {kind!r}"
+    problem = "has no kind" if kind is None else f"has an unknown kind: {kind!r}"
     return ConfigError(
         f"[notify.{name}] {problem}.",
         why=f"Allowed: {', '.join(known)}.",

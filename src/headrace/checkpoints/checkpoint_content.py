@@ -175,7 +175,7 @@ def _entry_problem(
         what = f"{file} is empty: its content was lost."
         return Problem(f"checkpoint-{kind}-empty", what, _log_fix(file))
     if fault is None and re.fullmatch(r"v[0-9]+", version) and version not in known:
-        what = f"{file} has the unknown format {version}. Supported: {', '.join(known)}."
+        what = f"{file} has an unknown format, {version}. Supported: {', '.join(known)}."
         return Problem("checkpoint-version-unknown", what, _VERSION_FIX[kind])
     fault = fault or (None if version in known else f"it starts with {version[:40]!r}, not v1")
     fault = fault or fault_of(text)
@@ -213,7 +213,7 @@ def _content_problems(path: Path, offsets: _Log, commits: _Log) -> Iterator[Prob
     for number, count in counts.items():
         file = path / "offsets" / str(number)
         if count < most:
-            what = f"{file} is damaged: it has {count} of {most} sources."
+            what = f"{file} is damaged: it lists only {count} of {most} sources."
             yield Problem("checkpoint-offsets-damaged", what, _log_fix(file))
         elif mismatch := checksum_mismatch(file):
             yield mismatch
@@ -282,11 +282,15 @@ def _missing_version(store: Path, version: int) -> int | None:
 
 
 def _unreadable(path: Path, why: str) -> Problem:
-    return Problem("checkpoint-unreadable", f"{path} cannot be read: {why}.", f"ls -ld {path}")
+    return Problem(
+        "checkpoint-unreadable",
+        f"{path} cannot be read: {why}.",
+        f"Check the permissions: ls -ld {path}",
+    )
 
 
 def _log_fix(file: Path) -> str:
     return (
-        f"{RESTORE} Only if batch {file.name} is neither committed nor in the sink, you can move"
+        f"{RESTORE} If batch {file.name} is neither committed nor in the sink, you can move"
         f" the file away instead: mv {file} {file.parent.parent}/{file.parent.name}-{file.name}.bad"
     )

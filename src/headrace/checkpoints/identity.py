@@ -53,7 +53,7 @@ def read(checkpoint: Path) -> Identity | None:
             why=exc.what if isinstance(exc, StoreError) else str(exc),
             where=str(path),
             fix=f"If {shlex.quote(str(checkpoint))} is the right checkpoint, move the damaged file"
-            " aside; Headrace writes a new one at the next start:"
+            " aside (Headrace writes a new one at the next start):"
             f" mv {shlex.quote(str(path))} {shlex.quote(str(path) + '.bad')}",
             slug="checkpoint-identity-damaged",
         ) from exc

@@ -135,4 +135,4 @@ def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
         )
     output.console().print(table)
     if len(seen) == project_alerts.SHOWN_MAX:
-        click.echo(f"Showing the newest {project_alerts.SHOWN_MAX:,}.")
+        click.echo(f"Showing the latest {project_alerts.SHOWN_MAX:,}.")

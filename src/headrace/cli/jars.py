@@ -89,7 +89,7 @@ def fetch_bundle(bundle: Bundle) -> list[Path]:
             "Maven is required to fetch jars, but was not found.",
             why=f"The program {MAVEN} is not on PATH.",
             fix="Install Maven (Debian: apt-get install maven), or copy these jars to "
-            f"{target} yourself: {bundles.coordinate(bundle) or bundle.what}",
+            f"{target}: {bundles.coordinate(bundle) or bundle.what}",
             slug="maven-missing",
         )
     try:
@@ -139,7 +139,7 @@ def _fetch_error(bundle: Bundle, why: str) -> SetupError:
         f"Could not fetch the {bundle.name} jars.",
         why=why,
         where=str(bundles.folder(bundle)),
-        fix="Check the repositories in Maven's settings.xml and the version in the message above, "
+        fix="Check the repositories in Maven's settings.xml and the version in Maven's message, "
         f"then run headrace jars fetch {bundle.name} again.",
         slug="jars-failed",
     )

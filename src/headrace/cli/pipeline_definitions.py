@@ -114,7 +114,8 @@ def child_spec(work: Workspace, version: str, pipeline: str, file: str = "") -> 
 def _problems(ended: Exit) -> list[Error]:
     bodies = list(ended.all_problems)
     if not bodies and ended.code != 0:
-        bodies = [{"what": f"The check exited with code {ended.code} without reporting an error."}]
+        what = f"The check exited with code {ended.code} without reporting an error."
+        bodies = [{"what": what, "fix": "Run the check again."}]
     kind = SetupError if ended.code == 3 else DefinitionError
     return [error_from_dict(body, kind) for body in bodies]
 

@@ -31,7 +31,7 @@ def quarantine() -> None:
     type=click.IntRange(min=0, max=1000),
     default=10,
     show_default=True,
-    help="Number of newest records to show.",
+    help="Number of records to show, newest first.",
 )
 @pass_options_and_json
 def list_(options: Options, name: str | None, newest: int, json_: bool) -> None:

@@ -164,7 +164,11 @@ def check_alive(own: OwnSupervisor | None) -> None:
     if own is not None and own.error is not None:
         raise own.error
     if own is not None and not own.is_alive():
-        raise ControlError("This run's supervisor exited unexpectedly.", slug="supervisor-ended")
+        raise ControlError(
+            "This run's supervisor exited unexpectedly.",
+            fix="Run the command again.",
+            slug="supervisor-ended",
+        )
 
 
 @dataclass

@@ -73,7 +73,10 @@ def link(work: Workspace, role: str) -> str:
 def program_key(work: Workspace, name: str, role: str) -> str:
     if not name.isprintable() or not 0 < len(name) <= 100:
         raise ConfigError(
-            "A program name must be 1 to 100 printable characters long.", slug="bad-value"
+            f"Invalid program name: {name!r}.",
+            why="A program name must be 1 to 100 printable characters long.",
+            fix="Choose another name: headrace token --program NAME",
+            slug="bad-value",
         )
     lock.prepare_state(work.places)
     return api_keys.make(

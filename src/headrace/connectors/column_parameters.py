@@ -54,13 +54,13 @@ def find_problem(
                 meant = closest(name, columns)
                 hint = f"; did you mean {meant!r}?" if meant else "."
                 shown = ", ".join(columns)
-                return f"{role} names the unknown column {name!r}{hint} The columns are {shown}"
+                return f"{role} refers to an unknown column, {name!r}{hint} The columns are {shown}"
     for name in used["key"]:
         if name and _NO_KEY.match(columns[name]):
             return f"the key {name!r} has type {columns[name]}; keys must be simple values"
     for name, kind in columns.items():
         if _NOT_KEPT.search(kind):
-            return f"{name!r} has the unsupported type {kind}; cast it to a string or a number"
+            return f"{name!r} has an unsupported type, {kind}; cast it to a string or a number"
     return None
 
 

@@ -181,7 +181,11 @@ def query_id(frame: DataFrame) -> str:
     """In `foreachBatch`: Spark sets it in the thread that runs a batch."""
     found = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not found:
-        raise ConnectorError("Spark did not report which query a batch belongs to.")
+        raise ConnectorError(
+            "Spark did not report which query a batch belongs to.",
+            why="Spark sets the query's id only in the thread that runs the batch.",
+            fix="Write the batch in that thread, not in one that your code started.",
+        )
     return str(found)
 
 

@@ -81,7 +81,7 @@ def _unknown_kind(title: str, kind: object, where: str | None) -> ConnectorError
             slug="unknown-kind",
         )
     meant = closest(str(kind), names())
-    problem = "has no kind" if kind is None else f"has the unknown kind {kind!r}"
+    problem = "has no kind" if kind is None else f"has an unknown kind: {kind!r}"
     return ConnectorError(
         f"{title} {problem}.",
         why=f"Allowed: {', '.join(names())}.",

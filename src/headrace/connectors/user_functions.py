@@ -100,8 +100,8 @@ def _check_signature(function: object, count: int, shown: str, where: str) -> No
     if not callable(function):
         raise ConnectorError(
             f"hr.{where} needs a function, not {function!r}.",
-            fix=f"Pass {shown}"
-            + (" or an object with process(row)." if shown == "function(row)" else "."),
+            fix=f"Pass a function that can be called as {shown}"
+            + (", or an object with process(row)." if shown == "function(row)" else "."),
             slug="bad-function",
         )
     try:

@@ -115,6 +115,7 @@ def _record(kind: str, function: F, name: str | None, options: dict[str, Any]) -
             DefinitionError(
                 f"@hr.{'stream' if kind == 'query' else kind} is applied to {function!r}.",
                 why="It can only decorate a function.",
+                fix="Put the decorator directly above a function's def.",
                 where=str(_caller()),
                 slug="not-a-function",
             )
@@ -163,13 +164,21 @@ def _trigger(
             DefinitionError(
                 f"Invalid trigger: {trigger!r}.",
                 why="Allowed: hr.available_now(), hr.real_time(…), hr.continuous(…).",
-                fix=f"Write every={trigger!r}." if isinstance(trigger, str) else None,
+                fix=_trigger_fix(trigger),
                 slug="bad-trigger",
             )
         )
         return None
     seconds = _seconds("every", every, found)
     return trigger if seconds is None else triggers.every(seconds)
+
+
+def _trigger_fix(trigger: object) -> str:
+    try:
+        every = trigger if isinstance(trigger, str) and optional_duration(trigger) else None
+    except ConfigError:
+        every = None
+    return f'To set an interval, write every="{every or "10 seconds"}" instead of trigger=….'
 
 
 def _seconds(option: str, value: str | float | None, found: list[DefinitionError]) -> float | None:

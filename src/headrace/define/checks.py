@@ -227,7 +227,9 @@ def not_a_dataframe(node: GraphNode, result: object) -> DefinitionError:
         why="It must return a DataFrame or SQL text; sources and tables can also return a "
         "connector.",
         where=node.place,
-        fix="Add a `return` statement." if result is None else None,
+        fix="Add a `return` statement."
+        if result is None
+        else "Return the DataFrame that the function builds.",
         slug="not-a-dataframe",
     )
 
@@ -283,7 +285,7 @@ def _production_problems(
 ) -> list[DefinitionError]:
     return [
         DefinitionError(
-            f"{node.name!r} uses {name} ({connector.kind}), which is not for production.",
+            f"{node.name!r} uses {name} ({connector.kind}), which is not intended for production.",
             why=f"{reason[:1].upper()}{reason[1:]}.",
             where=node.place,
             fix="Use another connector in this profile, or mark the profile as not for production: "

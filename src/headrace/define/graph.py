@@ -126,7 +126,7 @@ def unknown_input(
     if name in sinks:
         fix = f"{name!r} is a sink; use the stream that writes to it instead."
     return DefinitionError(
-        f"{by.name!r} has the unknown input {name!r}.",
+        f"{by.name!r} has an unknown input: {name!r}.",
         why=f"Known inputs: {', '.join([*known, 'spark'])}.",
         where=where or by.place,
         fix=suggest(name, known, fix),
@@ -216,7 +216,7 @@ def _sink(one: Declaration, settings: Settings, problems: list[Error]) -> Connec
     if table is None:
         problems.append(
             DefinitionError(
-                f"{one.name!r} writes to the unknown sink {to!r}.",
+                f"{one.name!r} writes to an unknown sink: {to!r}.",
                 why=f"Sinks in headrace.toml: {', '.join(settings.sinks) or 'none'}.",
                 where=str(one.place),
                 fix=suggest(to, settings.sinks, f"Add [sinks.{to}] to headrace.toml."),

@@ -248,7 +248,8 @@ def _execution_error(exc: BaseException, collector: Collector, shown: str) -> De
         where=str(place),
         fix=f"Remove the exit at {place}, or move it into a function."
         if exits
-        else f"Correct {place}. Code that needs the Spark session must be inside a function.",
+        else f"Correct the code at {place}. Code that needs the Spark session must be inside a "
+        "function.",
         slug="definition-raised",
     )
 
@@ -257,7 +258,7 @@ def _file_missing(path: Path, shown: str) -> DefinitionError:
     beside = [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
     there = ", ".join(sorted(beside)) or "no .py file"
     return DefinitionError(
-        f"There is no file {shown}.",
+        f"The file {shown} does not exist.",
         why=f"{path.parent} contains {there}.",
         where=shown,
         fix=suggest(path.name, beside, "Check the path. To list the pipelines: headrace check"),

@@ -267,7 +267,7 @@ def _damaged_checkpoint_error(owner: Claim, path: str, damages: list[Problem]) -
     first, *more = damages
     also = "; ".join(problem.text for problem in more)
     return CheckpointError(
-        f"The checkpoint of {owner.pipeline}/{owner.query} is damaged: {first.text}",
+        f"The checkpoint of {owner.pipeline}/{owner.query} cannot be used. {first.text}",
         why=f"Also: {also}" if also else "Starting from it would lose or duplicate rows.",
         where=path,
         fix=first.fix,

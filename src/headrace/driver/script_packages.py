@@ -63,14 +63,14 @@ def _describe_replacement(label: str, bad: JarMismatch, where: str) -> str:
     change = f"In {SUBMIT if SUBMIT in label else 'the script'}, use {bad.fits}"
     if bad.bundle and jars.fetched_files(bad.bundle):
         return (
-            f"{label} has {bad.words} Headrace uses the jars from `headrace jars fetch "
+            f"{label} contains {bad.words} Headrace uses the jars from `headrace jars fetch "
             f"{bad.bundle.name}` instead. {change}, or remove the entry."
         )
     fetch = "."
     if bad.bundle:
         fetch = f", or run `headrace jars fetch {bad.bundle.name}` to replace the script's jars."
     raise ConfigError(
-        f"{label} has {bad.words}",
+        f"{label} contains {bad.words}",
         why=jars.MISFIT_WHY,
         where=where,
         fix=change + fetch,

@@ -269,7 +269,8 @@ def start(packages: str = "") -> SparkSession:
         raise SetupError(
             "Spark's JVM did not start.",
             why=why,
-            fix="Check `java -version` (17 or 21), the settings under [spark], and free memory.",
+            fix="Check `java -version` (it must be 17 or 21), the settings under [spark], and "
+            "whether enough memory is free.",
             slug="jvm-did-not-start",
         ) from exc
 

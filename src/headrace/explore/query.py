@@ -112,7 +112,8 @@ def _run(
         except duckdb.InterruptException as exc:
             raise SqlError(
                 f"The query did not finish within {timeout_s:g} s.",
-                fix="Read less data (for example, WHERE on a partition column) or raise --timeout.",
+                fix="Read less data (for example, WHERE on a partition column), or increase "
+                "--timeout.",
                 slug="sql-timeout",
             ) from exc
         except (duckdb.OutOfMemoryException, MemoryError) as exc:

@@ -54,7 +54,9 @@ def write(frame: DataFrame, sink: Connector | str) -> None:
     target = _connector(sink, ("sinks",))
     if problem := target.sink_problem(dict(frame.dtypes)):
         raise ConnectorError(
-            f"These rows cannot be written to {target.kind}: {problem}.", slug="sink-schema"
+            f"These rows cannot be written to {target.kind}: {problem}.",
+            fix="Change the columns with .select(…), or change the sink's options.",
+            slug="sink-schema",
         )
     with _explain_missing_jars(target):
         target.write(target.prepare_frame(frame))

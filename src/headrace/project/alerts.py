@@ -45,7 +45,7 @@ def show(work: Workspace, number: int) -> tuple[StoredAlert, list[Delivery]]:
     seen = db.read(work.places.alerts, ask)
     if seen is None:
         raise ControlError(
-            f"There is no alert {number}.",
+            f"Alert {number} does not exist.",
             fix="List alerts with their numbers: headrace alerts list --all",
             slug="unknown-alert",
         )

@@ -54,7 +54,8 @@ def ask(work: Workspace, asked: Request, timeout_s: float = ANSWER_S) -> Reply:
             why=f"The request ({f'{asked.what} {asked.pipeline}'.strip()}) is still queued; the "
             "supervisor may handle it later.",
             where=str(work.places.supervisor_log),
-            fix="Check the log. To start a new supervisor, run headrace down, then headrace up.",
+            fix="Check the supervisor's log. To start a new supervisor, run headrace down, then "
+            "headrace up.",
             slug="no-answer",
         )
     if not got.ok:

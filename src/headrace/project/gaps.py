@@ -71,8 +71,8 @@ def _find_in_query(definition: Definition, query: Query) -> Iterator[Gap]:
         raise SetupError(
             f"The position of {query.name} is unknown: its checkpoint is not on this machine.",
             where=place,
-            fix="Compare the newest file in the checkpoint's offsets/ folder with the broker's "
-            "offsets yourself.",
+            fix="Compare the offsets in the latest file of the checkpoint's offsets/ folder with "
+            "the broker's offsets.",
             slug="checkpoint-elsewhere",
         )
     for connector in broker_connectors.read_by(definition, query, raises=True):

@@ -86,8 +86,10 @@ def _no_run(work: Workspace, pipeline: str, run: str) -> ConfigError:
     known = [found.name for found in islice(runs.backwards(work.places, pipeline), 10)]
     return ConfigError(
         f'"{pipeline}" has no run "{run}".',
-        why=f"Its last runs are: {', '.join(known)}." if known else "It has not run yet.",
-        fix=f"Show the newest run: headrace logs {pipeline}",
+        why=f"Its latest runs are: {', '.join(known)}." if known else "It has not run yet.",
+        fix=f"Show the latest run: headrace logs {pipeline}"
+        if known
+        else f"Start it with headrace run {pipeline} or headrace up {pipeline}.",
         slug="unknown-run",
     )
 

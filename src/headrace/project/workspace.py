@@ -132,9 +132,9 @@ def targets(work: Workspace, names: Iterable[str], args: tuple[str, ...] = ()) -
 def _pipeline(work: Workspace, name: str, args: tuple[str, ...]) -> Target:
     if args:
         raise ConfigError(
-            f'"{name}" is a pipeline and accepts no arguments, but got: {" ".join(args)}.',
+            f'"{name}" is a pipeline, so it accepts no arguments (given: {" ".join(args)}).',
             why="Only scripts (files without Headrace definitions) accept arguments.",
-            fix=f"headrace run {name}",
+            fix=f"Run it without arguments: headrace run {name}",
             slug="pipeline-arguments",
         )
     path = work.pipeline_files[name]

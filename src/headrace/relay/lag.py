@@ -91,10 +91,14 @@ class LagMonitor:
             if connector.servers in down:
                 return replace(found, problem=down[connector.servers])
         recreated = [f"{one.topic} {one.partition}" for one in partitions if one.next > one.high]
-        unknown = "whose source is unknown or whose login is set only in code"
-        for words, names in (("gone", gone), ("recreated", recreated), (unknown, list(read))):
+        unknown = "topics whose source is unknown or whose login is set only in code"
+        for words, names in (
+            ("partitions that no longer exist", gone),
+            ("recreated partitions", recreated),
+            (unknown, list(read)),
+        ):
             if names:
-                return replace(found, problem=f"topics {words}: {', '.join(names)}")
+                return replace(found, problem=f"{words}: {', '.join(names)}")
         return replace(found, partitions=tuple(partitions))
 
     def _remove_missing(self, connector: Kafka, mine: Positions) -> list[str]:

@@ -62,7 +62,7 @@ def open_readonly(path: Path) -> Store:
     """Never creates, changes or sets aside a file. Readers use `read`, which closes it."""
     if not path.exists():
         raise StoreError(
-            f"There is no {path.name} yet.",
+            f"{path.name} does not exist yet.",
             why="The supervisor creates it on its first run.",
             where=str(path),
             fix="headrace up",

@@ -230,7 +230,7 @@ def to_the_end(
         if process_identity.is_alive(process):
             late = f"The {what} did not finish within {timeout_s:.0f} s."
             fix = "Look for code that runs when the file is imported, such as a network call."
-            fix = "Raise --timeout." if spec.question else fix
+            fix = "Increase --timeout." if spec.question else fix
             slug = "question-timeout" if spec.question else "check-timeout"
             raise _error_with_log(late, log, fix, slug)
     finally:
@@ -259,10 +259,10 @@ def _early_exit_error(file: str, code: int | None, log: Path) -> DefinitionError
     how = "exited" if code is None else how
     last = last_line(log)
     return DefinitionError(
-        f"{file} interrupted the check: the process {how} while running this file.",
+        f"{file} could not be checked: the process {how} while running it.",
         why="Headrace runs a pipeline file once to read its definitions. Typical causes of "
-        "an early exit are os._exit, a crash in a native library, and a lack of memory."
-        f"{f' Its last output: {last}' * bool(last)}",
+        "an early exit are os._exit, a crash in a native library, and running out of memory."
+        f"{f' The last output of the process: {last}' * bool(last)}",
         where=file,
         fix=f"Find the code in {file} that makes the process exit, or free some memory. Then run "
         f"`headrace check {file}`.",

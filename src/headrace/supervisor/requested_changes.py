@@ -56,7 +56,9 @@ def _deploy(request: Request, known: KnownPipeline) -> tuple[Desired, str]:
     if not known.has_version(request.version):
         raise _no_version(request.version, name)
     if not request.file:
-        raise ControlError(f'The deploy request for "{name}" names no file.', slug="bad-request")
+        raise ControlError(
+            f'The deploy request for "{name}" does not name a file.', slug="bad-request"
+        )
     if request.dev:
         _refuse_to_replace(request, known)
     wanted = Desired(

@@ -69,6 +69,7 @@ def _exit_from_code(code: int, at: float, log: Path | None) -> Exit:
         "what": f"The driver exited with code {code} and wrote no exit.json.",
         "why": last or None,
         "where": str(log) if log else None,
+        "fix": "Read the end of the driver's log." if log else None,
     }
     fingerprint = f"driver-died {code} {normalise(last)[:200]}"
     return Exit(Ending.FAILED, code or 1, at, error, kind="unknown", fingerprint=fingerprint)

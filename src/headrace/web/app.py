@@ -143,9 +143,11 @@ async def _body(request: Request) -> dict[str, Any]:
     try:
         body = json.loads(content or b"{}")
     except (ValueError, RecursionError) as exc:
-        raise ConfigError("The body is not valid JSON.", why=str(exc), slug="bad-value") from exc
+        raise ConfigError(
+            "The request body is not valid JSON.", why=str(exc), slug="bad-value"
+        ) from exc
     if not isinstance(body, dict):
-        raise ConfigError("The body must be a JSON object.", slug="bad-value")
+        raise ConfigError("The request body must be a JSON object.", slug="bad-value")
     return body
 
 

@@ -158,7 +158,7 @@ class AuthMiddleware:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise ControlError(
-                "The body must be JSON.",
+                "The request body must be JSON.",
                 why=f"The content type is {kind[:100] or 'missing'!r}.",
                 fix="Send Content-Type: application/json.",
                 slug="not-json",
@@ -168,7 +168,7 @@ class AuthMiddleware:
         if not is_ours or (is_by_cookie and site not in (None, "same-origin", "none")):
             raise ControlError(
                 "The request comes from a page on another site.",
-                why="Pages on other sites may not change anything here (CSRF).",
+                why="Pages on other sites are not allowed to change anything here (CSRF).",
                 fix="Use Headrace's own web page, or an API key (`headrace token --program`).",
                 slug="foreign-origin",
             )
@@ -313,7 +313,7 @@ def _length(headers: Headers) -> int:
 
 
 def _too_large(most: int) -> Error:
-    return Error(f"The body is larger than {most // 1024} kB.", slug="too-large")
+    return Error(f"The request body is larger than {most // 1024} kB.", slug="too-large")
 
 
 def _limit_body(receive: Receive, most: int) -> Receive:

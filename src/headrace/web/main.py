@@ -117,6 +117,7 @@ def check(web: WebSettings) -> None:
         raise ConfigError(
             "certificate and key must be set together.",
             where=f"{config.FILE}, [web]",
+            fix="Set both, or neither.",
             slug="web-tls",
         )
 
@@ -149,7 +150,7 @@ def bind(web: WebSettings, last: int | None = None) -> socket.socket:
         f"The web server cannot listen on {web.host}, port {web.port or f'{PORT} to {free[-1]}'}.",
         why=str(refused),
         where=f"{config.FILE}, [web]",
-        fix="Set [web] port to a free port, or to 0.",
+        fix="Set [web] port to a free port, and check that host is an address of this machine.",
         slug="web-port",
     )
 

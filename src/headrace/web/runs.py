@@ -152,7 +152,7 @@ def _find_run(visit: Visit) -> Run:
         if is_ours and (found := runs.read(places, name)):
             return found
     raise ConfigError(
-        f"There is no run {name[:100]!r}.",
+        f"Run {name[:100]!r} does not exist.",
         why="The pipeline's page also lists old runs whose folders have been removed.",
         fix="Choose another run on the pipeline's page.",
         slug="unknown-run",

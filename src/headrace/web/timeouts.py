@@ -111,7 +111,7 @@ def limit_body_time(receive: Receive) -> Receive:
         except TimeoutError as exc:
             is_complete = True
             raise Error(
-                f"The body did not arrive within {BODY_S:g} s.",
+                f"The request body did not arrive within {BODY_S:g} s.",
                 fix="Send the request again.",
                 slug="too-slow",
             ) from exc

@@ -83,7 +83,7 @@ class Visit:
             raise ConfigError(
                 f"Invalid value for {name}: {given[:TEXT_MAX]!r}.",
                 why=f"Allowed: numbers from {least:g} to {most:g}.",
-                fix=f"Omit it to use the default ({default:g}).",
+                fix=f"Omit {name} to use the default ({default:g}).",
                 slug="bad-value",
             )
         return found

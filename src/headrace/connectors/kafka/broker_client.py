@@ -98,7 +98,8 @@ class BrokerClient:
         for name, parts in one.assign.items():
             if missing := sorted(set(parts) - set(known[name])):
                 raise ConnectorError(
-                    f"The topic {name!r} has no partition {', '.join(map(str, missing))}.",
+                    f"Topic {name!r} does not have partition{'s' * (len(missing) != 1)} "
+                    f"{', '.join(map(str, missing))}.",
                     why=f"It has {format_partition_count(len(known[name]))}, numbered from 0. "
                     "Spark would silently read nothing from a missing partition.",
                     fix="Remove the missing partitions from assign.",

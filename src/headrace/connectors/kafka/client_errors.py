@@ -66,7 +66,7 @@ def is_leaderless(code: int) -> bool:
 
 def no_topic(servers: str, name: str | None, why: str, known: Iterable[str] = ()) -> ConnectorError:
     return ConnectorError(
-        f"There is no topic {name!r} on {servers}.",
+        f"Topic {name!r} was not found on {servers}.",
         why=why,
         fix=suggest(
             name or "", known, "Create it, or check that the login is allowed to describe it."
@@ -84,7 +84,7 @@ def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Erro
 
     if code == known._AUTHENTICATION:
         fix = "Check the user and the password, and that the listener supports the mechanism."
-        return refused(f"{servers} refused the login{user}.", fix, slug="kafka-refused")
+        return refused(f"{servers} rejected the login{user}.", fix, slug="kafka-refused")
     # A TLS alert is reported as a disconnect, a missing file as an invalid argument.
     if code == known._SSL or "SSL" in words or "ssl." in words:
         fix = "Check that the port is a TLS listener. If it requires a client certificate, set "
@@ -109,8 +109,8 @@ def explain_error(servers: str, code: int, words: str, connector: Kafka) -> Erro
         what = f"{servers} deleted records before they were read."
         return refused(what, "Increase the topic's retention.ms.", slug="kafka-gone")
     what = f"{servers} does not answer."
-    fix = "Check that the broker is running, that the host and port are right, and whether the "
-    fix += "listener uses TLS. To start a development broker: headrace kafka up"
+    fix = "Check that the broker is running, that the host and port are correct, and that the "
+    fix += "TLS settings match the listener. To start a development broker: headrace kafka up"
     if is_leaderless(code):
         what = f"A partition on {servers} has no leader."
         fix = "Check that all brokers in the cluster are running. A broker that has just started "

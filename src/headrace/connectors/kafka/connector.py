@@ -323,8 +323,8 @@ def _check_exactly_once(exactly_once: bool, is_source: bool) -> None:
         raise ConnectorError(
             "exactly_once is for sinks, but this connector is a source.",
             why="The checkpoint already ensures that a source reads each record once.",
-            fix='Remove it. To read only committed records, set options={"kafka.isolation.level": '
-            '"read_committed"}.',
+            fix="Remove exactly_once. To read only committed records, set "
+            'options={"kafka.isolation.level": "read_committed"}.',
             slug="bad-option",
         )
 

@@ -69,7 +69,7 @@ class ConsumerGroups:
             return SetupError(
                 f"{servers} is not ready for consumer groups.",
                 why=words,
-                fix="No action needed: Headrace will retry. A newly started broker needs a few "
+                fix="No action is needed: Headrace will retry. A newly started broker needs a few "
                 "seconds.",
                 slug="kafka-mirror",
             )

@@ -23,8 +23,8 @@ _MODULE = "org.apache.kafka.common.security.{}LoginModule"
 # setting of the client -> (why it breaks a query, fix)
 _READING = {
     "group.id": (
-        "each query needs its own consumer group: queries that share one lose records to each "
-        "other",
+        "each query needs its own consumer group: queries that share one each read only a part of "
+        "the records",
         'Use group_prefix="…" to name the groups. To see how far behind each query is, run '
         "headrace lag.",
     ),
@@ -58,7 +58,7 @@ _WRITING = {
         "Remove it: idempotence is on by default.",
     ),
     "transactional.id": (
-        "a transaction belongs to one producer, so Spark's tasks would fence each other off",
+        "a transaction belongs to one producer, so Spark's tasks would fence each other",
         "Use exactly_once=True, which writes each batch in a transaction.",
     ),
 }
@@ -132,8 +132,8 @@ def _option_problem(
     if not low.startswith("kafka.") and low not in _PLAIN:
         return ConnectorError(
             f"Unknown option {name!r}.",
-            why="Kafka client settings need the prefix `kafka.`. Headrace has fields for the "
-            "options of Spark's Kafka connector.",
+            why="Kafka client settings need the prefix `kafka.`. The options of Spark's Kafka "
+            "connector have fields of their own.",
             fix=_suggest_fix(name, named),
             slug="kafka-option",
         )

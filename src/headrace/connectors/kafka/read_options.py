@@ -78,6 +78,6 @@ class ReadOptions:
         if least is not None and most is not None and least > most:
             raise ConnectorError(
                 f"min_rows={least} is greater than max_rows={most}.",
-                fix="Lower min_rows or raise max_rows.",
+                fix="Decrease min_rows or increase max_rows.",
                 slug="bad-option",
             )

@@ -113,8 +113,8 @@ def is_new(last: PlannedWrite | None, batch: PlannedWrite) -> bool:
         f"{other}.",
         why="The checkpoint was reset to an earlier state. Its batches may now contain different "
         "rows, so rows could be lost or written twice.",
-        fix="Restore the newer checkpoint, or set a new `checkpoint` for the query, which then "
-        "starts as a new query and writes its rows again.",
+        fix="Restore the newer checkpoint, or set a new `checkpoint` for the query. The query "
+        "then starts as a new query and writes its rows again.",
         slug="sink-is-ahead",
     )
 

@@ -28,8 +28,8 @@ ENTRIES = (
         "recreated.",
         fix=f"If the topic was recreated, set {NEW_CHECKPOINT}: the query then reads the new "
         "topic from `starting`. To continue at the end of the topic instead, run `headrace start "
-        "NAME --accept-gap`. If this is the first run, `starting` is past the end of the topic: "
-        "correct it.",
+        "NAME --accept-gap`. If this is the first run, correct `starting`: it is past the end of "
+        "the topic.",
     ),
     CatalogueEntry(
         "kafka-data-lost",
@@ -40,8 +40,9 @@ ENTRIES = (
         what="Kafka deleted records before they were read[: topic {topic}].",
         why="Their retention period ended, or the topic was deleted.",
         fix="`headrace why NAME` shows how many records are missing. Check whether another system "
-        "still has them, and raise the topic's retention. To continue without them, run `headrace "
-        "start NAME --accept-gap`; in a script, set the source option failOnDataLoss to false.",
+        "still has them, and increase the topic's retention. To continue without them, run "
+        "`headrace start NAME --accept-gap`; in a script, set the source option failOnDataLoss to "
+        "false.",
     ),
     CatalogueEntry(
         "partitions-changed-while-draining",
@@ -90,7 +91,7 @@ ENTRIES = (
         what="Kafka did not answer in time[: topic {topic}].",
         why="A broker is down, slow, electing a leader, or unreachable from this machine: "
         "{message}",
-        fix="Check the brokers and the address in `servers`. On a slow network, raise "
+        fix="Check the brokers and the address in `servers`. On a slow network, increase "
         "request.timeout.ms and default.api.timeout.ms.",
     ),
     CatalogueEntry(
@@ -138,7 +139,7 @@ ENTRIES = (
         patterns=(r"\bINVALID_TRANSACTION_TIMEOUT\b",),
         what="Kafka rejected the sink's transaction timeout.",
         why="The sink requests 15 minutes, but the broker's transaction.max.timeout.ms is lower.",
-        fix="Raise transaction.max.timeout.ms on the broker, or set a lower "
+        fix="Increase transaction.max.timeout.ms on the broker, or set a lower "
         '"kafka.transaction.timeout.ms" in the sink\'s options. Each batch must then be written '
         "within that time.",
     ),
@@ -171,9 +172,9 @@ ENTRIES = (
         what="An output row is too large for Kafka[: {bytes} bytes][; the limit is {limit}].",
         why="The sink's client sends at most max.request.size (1 MB) and buffers at most "
         "buffer.memory (32 MB); the topic accepts at most max.message.bytes (1 MB).",
-        fix='Drop or shorten such rows: where("octet_length(value) < 1000000"). Or raise all '
-        'three limits above the row size: "kafka.max.request.size" and "kafka.buffer.memory" in '
-        "the sink's options, and max.message.bytes on the topic.",
+        fix='Drop or shorten such rows: where("octet_length(value) < 1000000"). Or increase '
+        'all three limits to more than the row size: "kafka.max.request.size" and '
+        '"kafka.buffer.memory" in the sink\'s options, and max.message.bytes on the topic.',
     ),
     CatalogueEntry(
         "kafka-row-refused",

@@ -110,9 +110,9 @@ ENTRIES = (
         hints=(r"\[CANNOT_LOAD_STATE_STORE\b",),
         names=(r"Error reading (?:delta|snapshot|streaming state) file (?:of )?" + _PATH,),
         what="One of the query's state files is missing or truncated[: {path}].",
-        why="It was deleted, or a write to it was interrupted.",
-        fix="A single occurrence can be a race condition and needs no action. If this "
-        f"keeps happening, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
+        why="The file was deleted, or a write to it was interrupted.",
+        fix="If this happens only once, no action is needed: the cause can be a race condition. If "
+        f"it keeps happening, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
         "state-still-held",
@@ -135,7 +135,7 @@ ENTRIES = (
         hints=(r"\[CANNOT_WRITE_STATE_STORE\b",),
         names=(r"(?:to|at|location|path) " + _PATH,),
         what="The checkpoint could not be written[: {path}].",
-        why="Its storage rejected a write.",
+        why="The storage rejected a write: {message}",
         fix="Check the free space, permissions and health of the storage.",
     ),
     CatalogueEntry(
@@ -189,7 +189,8 @@ ENTRIES = (
             r"BATCH_METADATA_NOT_FOUND\b[^\n]*?batch (?P<path>\S+)/_spark_metadata/",
         ),
         what="The file sink's log is incomplete[: {path}/_spark_metadata].",
-        why="Files in it were deleted, or the output path was changed but the checkpoint was not.",
+        why="Files in the log were deleted, or the output path was changed but the checkpoint was "
+        "not.",
         fix="Restore `_spark_metadata` from a backup, or change the path back. To start over, set "
         f"{NEW_CHECKPOINT}.",
     ),
@@ -206,7 +207,7 @@ ENTRIES = (
         what="An entry in the checkpoint's log is truncated or missing[: {path}][: batch {batch}].",
         why="A write was interrupted, or a file was changed or deleted.",
         fix="Run `headrace start NAME`: it checks the whole checkpoint first and names the entry. "
-        "Delete that entry only if it is the newest one and was never committed (`commits` has no "
+        "Delete that entry only if it is the latest one and was never committed (`commits` has no "
         "file with its number); otherwise, restore the checkpoint from a backup.",
     ),
 )

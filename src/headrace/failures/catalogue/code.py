@@ -45,7 +45,7 @@ MEMORY = (
         what="Out of memory[: {which}].",
         why="A batch, the state, or the data that a function collects does not fit in memory.",
         fix="Make batches smaller (max_files, max_rows), avoid collect and toPandas on whole "
-        "batches, or raise spark.driver.memory.",
+        "batches, or increase spark.driver.memory.",
     ),
     CatalogueEntry(
         "worker-lost",
@@ -135,7 +135,7 @@ ENTRIES = (
             r"^(?:sqlalchemy\.exc|pymysql\.err|MySQLdb\S*|oracledb\S*)\.OperationalError\b",
             r"database is locked",
         ),
-        what="A function in the pipeline had a connection error: {type}[: {message}]",
+        what="A function in the pipeline failed with a connection error: {type}[: {message}]",
         why="The service that the function calls is down, slow, or unreachable from this machine.",
         fix="Check the service that the function calls.",
     ),

@@ -35,7 +35,7 @@ ENTRIES = (
         conditions=("CONCURRENT_QUERY",),
         patterns=(r"Cannot start query with id .*(?:same id is already|already active)",),
         what="The same query was started twice in this driver.",
-        why="The query was still active when it was started again.",
+        why="Only one active query can use a checkpoint, and the first one had not stopped yet.",
         fix="If this keeps happening, start the query in only one place in the code.",
     ),
     CatalogueEntry(
@@ -147,10 +147,11 @@ ENTRIES = (
             "STATE_REPARTITION_INVALID_CHECKPOINT.*",
             "STREAMING_UNFINISHED_REPARTITION_DETECTED",
         ),
-        what="Spark rejected the query because of its named sources or a state repartition.",
+        what="Spark rejected the query: its source or sink names are invalid, or a repartitioning "
+        "of its state has not been completed.",
         why="{message}",
-        fix="Follow the instructions in the message. If this checkpoint is being "
-        "repartitioned, finish that first.",
+        fix="Follow the instructions in the message. If a repartitioning of this "
+        "checkpoint was started, complete it before you start the query.",
     ),
     CatalogueEntry(
         "bridge-stuck",

@@ -30,8 +30,8 @@ ENTRIES = (
             "DELTA_CONCURRENT_DELETE_DELETE*",
         ),
         patterns=(r"\bConcurrent(?:Append|Write|DeleteRead|DeleteDelete)Exception\b",),
-        what="Another writer changed the Delta table first.",
-        why="Both writers changed the same files, and the other one committed first.",
+        what="This batch conflicts with another change to the Delta table.",
+        why="Another writer changed the same files and committed first.",
         fix="Usually no action is needed. If this keeps happening, narrow the MERGE condition, or "
         "run OPTIMIZE and similar jobs at a different time.",
     ),
@@ -132,10 +132,11 @@ ENTRIES = (
             r"|CrashShutdown|CannotConnectNow|ConnectionFailure|ConnectionException|ConnectionTimeout"
             r"|ConnectionDoesNotExist|OperationalError|InterfaceError)\b",
         ),
-        what="The database could not handle this batch.",
-        why="It had a deadlock or too many connections, or it restarted: {message}",
-        fix="If this keeps happening, write with fewer parallel tasks (coalesce), and check the "
-        "database.",
+        what="The database was temporarily unable to process this batch.",
+        why="The cause is a conflict with another transaction, too many connections, or a database "
+        "that is down or restarting: {message}",
+        fix="Usually no action is needed. If this keeps happening, write with fewer parallel tasks "
+        "(coalesce), and check the database's log.",
     ),
     CatalogueEntry(
         "database-refused-rows",

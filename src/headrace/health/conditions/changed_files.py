@@ -16,8 +16,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     if changed.vanished:
         yield Finding(
             slug="input-vanished",
-            what=f"{_format_count(changed.vanished)} vanished before being read, so rows are "
-            f"missing: {_format_names(changed.vanished_files, changed.vanished)}.",
+            what=f"{_format_count(changed.vanished)} vanished before being read, so their rows are "
+            f"missing. Files: {_format_names(changed.vanished_files, changed.vanished)}.",
             cause="Files were deleted or moved after Spark had listed the folder, which it does "
             "once for many batches.",
             fix="Copy the files back under new names (Spark never reads the same name twice); "
@@ -29,8 +29,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
     if changed.rewritten:
         yield Finding(
             slug="input-rewritten",
-            what=f"{_format_count(changed.rewritten)} changed after being listed; rows may be "
-            "missing or incomplete: "
+            what=f"{_format_count(changed.rewritten)} changed after being listed, so rows may be "
+            "missing or incomplete. Files: "
             f"{_format_names(changed.rewritten_files, changed.rewritten)}.",
             cause="A program writes directly into the folder, or appends to an existing file. "
             "Spark reads each file once, with its content at that moment.",

@@ -81,7 +81,7 @@ def _limit(series: Series, now: trend.Trend) -> tuple[str, str]:
         return (
             f"The query is busy only {now.busy:.0%} of the time: it is limited by the "
             "source's rate limit (max_rows, max_files) or by the trigger (every=).",
-            "Raise the rate limit, or trigger more often.",
+            "Increase the rate limit, or trigger more often.",
         )
     spent = {name: total(known, f"ms.{name}") for name in _LIMITS}
     most = max(spent, key=lambda name: spent[name])

@@ -48,7 +48,7 @@ def _stuck(query: QueryView, ahead: list[Bucket], limits: HealthLimits) -> Findi
         f"rows with an earlier event time have been dropped since {clock(since)}"
         f"{_format_counts(query, ahead)}.",
         cause="At least one row has an event time in the future (a wrong clock, or milliseconds "
-        "read as seconds). The watermark follows the newest event time and never moves backwards.",
+        "read as seconds). The watermark follows the latest event time and never moves backwards.",
         fix="Filter out rows with future event times before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). The checkpoint keeps this '
         "watermark: to reprocess the dropped rows, deploy the filter with a new checkpoint "
@@ -62,12 +62,12 @@ def _future_times_finding(query: QueryView, ahead: list[Bucket]) -> Finding:
     now, newest = query.series.end, ahead[-1].last.get("event.max", 0.0)
     return Finding(
         slug="event-time-in-future",
-        what=f"The newest event time is {clock(newest)}, {span(newest - now)} ahead of the clock"
+        what=f"The latest event time is {clock(newest)}, {span(newest - now)} ahead of the clock"
         f"{_format_counts(query, ahead)}.",
         cause="A producer's clock is wrong, or milliseconds are read as seconds.",
         fix="Filter out rows with future event times before withWatermark, for example "
         '.where("TIME < current_timestamp() + INTERVAL 1 HOUR"). Otherwise the watermark follows '
-        "the newest event time, and rows with earlier times are dropped.",
+        "the latest event time, and rows with earlier times are dropped.",
         since=ahead[-1].begin,
         where=query.place,
     )

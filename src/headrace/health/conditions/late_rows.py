@@ -27,8 +27,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         return
     yield Finding(
         slug="late-rows",
-        what=f"Rows are dropped because they are late: {shares.percent(shift.share)} of the rows "
-        f"that reached the stateful operators {shift.in_words}.",
+        what=f"Rows are being dropped because they are late: {shares.percent(shift.share)} of the "
+        f"rows that reached the stateful operators {shift.in_words}.",
         cause="Events arrive later than withWatermark allows: their producer or an upstream queue "
         "delays them, or old data is sent again. (Spark counts rows after partial aggregation, so "
         "the actual number is higher.)",

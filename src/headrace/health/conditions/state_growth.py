@@ -64,7 +64,7 @@ def _operator(
     is_soon = left_s is not None and left_s < SOON_S
     yield Finding(
         slug="state-grows",
-        what=f"The state of {name} ({operator}) only grows: {grown:,.0f} more rows since "
+        what=f"The state of {name} ({operator}) keeps growing: {grown:,.0f} more rows since "
         f"{clock(window[0].begin)}, {removed:,.0f} removed, {last:,.0f} in total.{runs_out}",
         cause=cause,
         fix=f"{fix} Changing the grouping keys requires a new checkpoint (and a new folder for a "

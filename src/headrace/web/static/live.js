@@ -39,7 +39,7 @@ function showTable() {
     await drawTable(seen, objects, place, note);
     const numeric = (c) => /INT|DOUBLE|FLOAT|DECIMAL|LONG/i.test(c.type);
     show(rows, table(seen.columns.map((c, n) => ({ name: c.name, number: numeric(c), get: (row) => cell(row[n]) })), [...seen.rows].reverse().slice(0, ROWS_SHOWN), "No rows yet: the query has not committed a batch."),
-      seen.rows.length > ROWS_SHOWN || seen.is_cut ? h("p", { class: "muted small" }, `Showing the newest ${ROWS_SHOWN} of ${seen.is_cut ? "more than " : ""}${number(seen.rows.length)} rows.`) : null);
+      seen.rows.length > ROWS_SHOWN || seen.is_cut ? h("p", { class: "muted small" }, `Showing the latest ${ROWS_SHOWN} of ${seen.is_cut ? "more than " : ""}${number(seen.rows.length)} rows.`) : null);
   });
 }
 

@@ -32,7 +32,7 @@ function section(q) {
     h("h2", {}, h("a", { href: path("pipelines", q.pipeline) }, q.pipeline), ` / ${q.of}`),
     h("p", {}, `${number(q.rows)} records`),
     Object.entries(q.reasons).map(([reason, count]) => h("div", { class: "bar-row" }, h("span", {}, reason), h("progress", { max: most, value: count, "aria-label": reason }), h("span", { class: "right" }, number(count)))),
-    q.newest.length ? h("h3", {}, "Newest records") : null,
+    q.newest.length ? h("h3", {}, "Latest records") : null,
     table([
       { name: "when", get: (r) => h("span", { class: "nowrap" }, timestamp(Date.parse(r.at) / 1000)) },
       { name: "reason", get: (r) => r.reason },
