@@ -18,7 +18,13 @@ class Action(StrEnum):
     RESTART = "restart"
     ROLLBACK = "rollback"  # to `version`, or to the previous one
     RESTORE = "restore"  # the version that `run` replaced
+    ACKNOWLEDGE = "acknowledge"  # the alert with this number
+    SILENCE = "silence"  # `silence` says which alerts, until when and why
+    END_SILENCE = "end_silence"  # `silence` has its id
     DOWN = "down"  # drain all and end the supervisor; the desired state stays
+
+
+ABOUT_ALERTS = (Action.ACKNOWLEDGE, Action.SILENCE, Action.END_SILENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class Request(Jsonable):
     replaces: bool = False  # a deploy by `run` may replace a deployed pipeline
     session: str = ""  # the request id of the `run` that sends this at its end
     accepted_gaps: tuple[Mapping[str, Any], ...] | None = None  # of a start: Gap.to_json()
+    alert: int = 0
+    silence: Mapping[str, Any] | None = None
     note: str = ""  # for the audit
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from headrace.alerts import channels
+from headrace.alerts.channels import Channel
+from headrace.alerts.notifiers.heartbeat import Heartbeat
 from headrace.alerts.notifiers.notifier import DeliveryError
+from headrace.config import Settings
 from headrace.errors import ConfigError, ControlError, NotifyError
 from headrace.failures.redaction import redact
 from headrace.model.notices import Notice, NoticeKind
@@ -16,9 +21,10 @@ from headrace.secrets import resolved_values
 from headrace.spelling import suggest
 from headrace.state.installation_id import home
 from headrace.store import alerts as stored
-from headrace.store import db, deliveries
+from headrace.store import db, deliveries, silences
 from headrace.store.alerts import StoredAlert
 from headrace.store.deliveries import Delivery
+from headrace.store.silences import Silence
 
 SHOWN_MAX = 1_000
 
@@ -53,30 +59,20 @@ def show(work: Workspace, number: int) -> tuple[StoredAlert, list[Delivery]]:
 
 
 def send_test(work: Workspace, name: str) -> dict[str, str]:
-    """Sends a test notice and resolves it. Returns the replies of the service."""
+    """Sends a test notice and resolves it, or a ping. Returns the replies of the service."""
     settings = work.settings
-    if name not in settings.notify:
-        raise ConfigError(
-            f"Unknown channel {name!r}.",
-            why=f"Channels: {', '.join(settings.notify) or 'none'}.",
-            fix=suggest(name, settings.notify, f"Add [notify.{name}] to headrace.toml."),
-            slug="unknown-channel",
-        )
+    check_channel(settings, name)
     where = settings.place("notify", name)
-    channel = channels.build_channel(name, settings.notify[name], where)
-    now = time.time()
+    made = channels.build(name, channels.tables(settings)[name], where)
+    steps = {"ping": made.ping} if isinstance(made, Heartbeat) else _build_test(work, made)
     replies = {}
-    for kind in (NoticeKind.TRIGGER, NoticeKind.RESOLVE):
-        notice = Notice(
-            kind, f"{home(work.places)}:test:{int(now)}", f"Test notice for channel {name}", "info",
-            settings.name, "", "test", opened_at=now, at=time.time(),
-            facts={"What to do": "Nothing. This is a test, sent with `headrace alerts test`."},
-        )  # fmt: skip
+    for what, send in steps.items():
         try:
-            replies[str(kind)] = redact(channel.notifier.send(notice), resolved_values())
+            replies[what] = redact(send(), resolved_values())
         except DeliveryError as exc:
+            kind = "heartbeat" if isinstance(made, Heartbeat) else made.kind
             raise NotifyError(
-                f"{name} ({channel.kind}) did not accept the {kind} notice.",
+                f"{name} ({kind}) did not accept the {_NAMES.get(what, f'{what} notice')}.",
                 why=redact(exc.text, resolved_values()),
                 where=where,
                 fix="Correct the channel's settings."
@@ -84,3 +80,42 @@ def send_test(work: Workspace, name: str) -> dict[str, str]:
                 else "Check that the service can be reached from this machine.",
             ) from exc
     return replies
+
+
+_NAMES = {"ping": "ping"}
+
+
+def _build_test(work: Workspace, channel: Channel) -> dict[str, Callable[[], str]]:
+    now = time.time()
+    notices = [
+        Notice(
+            kind, f"{home(work.places)}:test:{int(now)}", f"Test notice for channel {channel.name}",
+            "info", work.settings.name, "", "test", opened_at=now, at=time.time(),
+            facts={"What to do": "Nothing. This is a test, sent with `headrace alerts test`."},
+        )
+        for kind in (NoticeKind.TRIGGER, NoticeKind.RESOLVE)
+    ]  # fmt: skip
+    return {str(one.kind): partial(channel.notifier.send, one) for one in notices}
+
+
+def check_channel(settings: Settings, name: str) -> None:
+    """Raises if there is no channel with this name."""
+    known = channels.tables(settings)
+    if name not in known:
+        raise ConfigError(
+            f"Unknown channel {name!r}.",
+            why=f"Channels: {', '.join(known) or 'none'}.",
+            fix=suggest(name, known, f"Add [notify.{name}] to headrace.toml."),
+            slug="unknown-channel",
+        )
+
+
+def active_silences(work: Workspace, at: float) -> list[Silence]:
+    return db.read(work.places.alerts, partial(silences.list_silences, at=at)) or []
+
+
+def to_json(alert: StoredAlert, active: Sequence[Silence], at: float) -> dict[str, Any]:
+    """The form of an alert on the page, in the API and on the command line. `silenced_until`: null
+    if no silence applies to it."""
+    found = silences.find(active, alert, at) if alert.resolved_at is None else None
+    return {**alert.to_json(), "silenced_until": found.until if found else None}

@@ -9,7 +9,7 @@ import getpass
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from headrace.define import deployed_code
 from headrace.errors import ConfigError, ControlError, error_from_dict
@@ -18,6 +18,7 @@ from headrace.model.limits import DrainLimits
 from headrace.model.requests import Action, Reply, Request
 from headrace.model.runs import Desired, Ending, Exit, Run
 from headrace.project import runs
+from headrace.project.silences import Subject
 from headrace.project.workspace import Target, Workspace, resolve_pipeline
 from headrace.state import definitions, desired, requests, supervisor_lookup
 
@@ -67,7 +68,7 @@ def require_supervisor(work: Workspace) -> None:
     if supervisor_lookup.running(work.places) is None:
         raise ControlError(
             f"No supervisor is running for {work.project}.",
-            why="The commands start, stop, restart and rollback need a running supervisor.",
+            why="Only a running supervisor can do this.",
             fix="headrace up",
             slug="no-supervisor",
         )
@@ -87,6 +88,41 @@ def start(
         asked = replace(asked, accepted_gaps=tuple(gap.to_json() for gap in gaps), note=note)
     got = ask(work, asked)
     return got.text or f"{pipeline}: {what.value} is in progress; see headrace status {pipeline}"
+
+
+def acknowledge(
+    work: Workspace, number: int, *, by: str | None = None, timeout_s: float = ANSWER_S
+) -> str:
+    """Acknowledge the alert with this number. `by`: who, if not the user of this process."""
+    asked = replace(request(work, Action.ACKNOWLEDGE), alert=number)
+    return _change_alerts(work, asked, by, timeout_s)
+
+
+def silence(
+    work: Workspace,
+    about: Subject,
+    *,
+    until: float,
+    reason: str,
+    by: str | None = None,
+    timeout_s: float = ANSWER_S,
+) -> str:
+    """Send no notices about these alerts until then."""
+    body = {**asdict(about), "until": until, "reason": reason}
+    asked = replace(request(work, Action.SILENCE), silence=body)
+    return _change_alerts(work, asked, by, timeout_s)
+
+
+def end_silence(
+    work: Workspace, number: int, *, by: str | None = None, timeout_s: float = ANSWER_S
+) -> str:
+    asked = replace(request(work, Action.END_SILENCE), silence={"id": number})
+    return _change_alerts(work, asked, by, timeout_s)
+
+
+def _change_alerts(work: Workspace, asked: Request, by: str | None, timeout_s: float) -> str:
+    require_supervisor(work)
+    return ask(work, replace(asked, by=by or asked.by), timeout_s).text
 
 
 def drain_limits(work: Workspace, pipeline: str) -> DrainLimits:

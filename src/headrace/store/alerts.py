@@ -37,6 +37,8 @@ class StoredAlert:
     reopened: int  # how many episodes of this key came before
     resolve_at: float | None = None  # resolved then, if its query has worked until then
     noticed_at: float | None = None  # when it was stored; `opened_at` comes from its row
+    acknowledged_at: float | None = None  # until it becomes more severe
+    acknowledged_by: str | None = None
 
     @property
     def count(self) -> int:
@@ -60,6 +62,21 @@ def resolve(conn: db.Store, key: str, at: float) -> bool:
     """True if it was open."""
     with db.transaction(conn):
         return bool(_resolve_where(conn, "key = ?", (key,), at, at))
+
+
+def acknowledge(conn: db.Store, number: int, by: str, at: float) -> bool:
+    """A person deals with it. False if it is not open, or if another person already does."""
+    with db.transaction(conn):
+        found = conn.execute(
+            "UPDATE alerts SET acknowledged_at = ?, acknowledged_by = ?"
+            " WHERE id = ? AND resolved_at IS NULL AND acknowledged_at IS NULL RETURNING title",
+            (at, by, number),
+        ).fetchone()
+        if found is None:
+            return False
+        title = f"acknowledged by {by}: {found['title']}"
+        _log_change(conn, number, NoticeKind.ACKNOWLEDGE, title, at)
+        return True
 
 
 def take(conn: db.Store, pipeline: str, query: str, rows: Sequence[AlertRow], at: float) -> int:
@@ -125,6 +142,7 @@ def _open(
             values,
         )
         if is_worse(alert.severity, known["severity"]):
+            _forget_acknowledgement(conn, known["id"])
             _log_change(conn, known["id"], NoticeKind.TRIGGER, alert.title, at)
         return False
     # Only the last episode is read, by the index: a flapping key has thousands.
@@ -138,6 +156,12 @@ def _open(
     )
     _log_change(conn, new.lastrowid, NoticeKind.TRIGGER, alert.title, at)
     return True
+
+
+def _forget_acknowledgement(conn: db.Store, number: int) -> None:
+    """The person who acknowledged the milder alert may not know of this one."""
+    sql = "UPDATE alerts SET acknowledged_at = NULL, acknowledged_by = NULL WHERE id = ?"
+    conn.execute(sql, (number,))
 
 
 def _log_change(conn: db.Store, alert: int | None, kind: NoticeKind, title: str, at: float) -> None:
@@ -204,6 +228,11 @@ def list_alerts(
         (pipeline, query, max(0, min(limit, LIMIT_MAX))),
     )
     return [from_row(dict(row)) for row in found]
+
+
+def list_rules(conn: db.Store) -> set[str]:
+    """The rules of all alerts, also of resolved ones."""
+    return {row["rule"] for row in db.rows(conn, "SELECT DISTINCT rule FROM alerts")}
 
 
 def by_id(conn: db.Store, number: int) -> StoredAlert | None:

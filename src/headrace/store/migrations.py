@@ -173,6 +173,19 @@ _ALERTS_4: Step = (
     "CREATE INDEX deliveries_by_key ON deliveries (channel, key)",
 )
 
+_ALERTS_5: Step = (
+    "ALTER TABLE alerts ADD COLUMN acknowledged_at REAL",
+    "ALTER TABLE alerts ADD COLUMN acknowledged_by TEXT",
+    # Globs; of the query, NULL stands for all, also for alerts without a query.
+    """CREATE TABLE silences (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, pipeline TEXT NOT NULL, query TEXT,
+        rule TEXT NOT NULL, reason TEXT NOT NULL, by TEXT NOT NULL,
+        from_at REAL NOT NULL, until REAL NOT NULL, ended_at REAL)""",
+    "CREATE INDEX silences_by_end ON silences (until)",
+    # Notices that are sent if their alert is still open when its silence ends.
+    "CREATE INDEX deliveries_silenced ON deliveries (channel, alert) WHERE state = 'silenced'",
+)
+
 HISTORY = Schema(
     application_id=0x48445231,  # "HDR1"
     steps=(_HISTORY_1, _HISTORY_2, _HISTORY_3),
@@ -181,6 +194,6 @@ HISTORY = Schema(
 
 ALERTS = Schema(
     application_id=0x48445232,  # "HDR2"
-    steps=(_ALERTS_1, _ALERTS_2, _ALERTS_3, _ALERTS_4),
+    steps=(_ALERTS_1, _ALERTS_2, _ALERTS_3, _ALERTS_4, _ALERTS_5),
     disposable=False,
 )

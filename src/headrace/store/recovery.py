@@ -91,6 +91,7 @@ def salvage_alerts(damaged: Path, conn: sqlite3.Connection) -> int:
             ("change_readers", "reader"),
             ("alert_changes", "id"),
             ("deliveries", "id"),
+            ("silences", "id"),
         ):
             _copy_table(old, conn, table, by)
         conn.execute("COMMIT")

@@ -66,6 +66,7 @@ def prune_alerts(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS)
     gone = _delete(conn, "alerts", "resolved_at < ?", (before,), limits.bite_rows)
     for table in ("alert_changes", "deliveries"):
         _delete(conn, table, "alert NOT IN (SELECT id FROM alerts)", (), limits.bite_rows)
+    _delete(conn, "silences", "until < ?", (before,), limits.bite_rows)
     for table in ("taken_batches", "topic_positions"):
         _delete(conn, table, "at < ?", (now - limits.taken_days * DAY_S,), limits.bite_rows)
     sql = "SELECT at FROM topic_rows ORDER BY at DESC LIMIT 1 OFFSET ?"

@@ -18,12 +18,13 @@ from pathlib import Path
 from headrace import config, logs, process_identity
 from headrace.define import deployed_code
 from headrace.errors import ControlError, Error
-from headrace.model.requests import Action, Request
+from headrace.model.requests import ABOUT_ALERTS, Action, Request
 from headrace.model.runs import Desired, pipeline_of
 from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus
 from headrace.state import desired, requests
 from headrace.supervisor import (
+    alert_requests,
     decision_rules,
     lock,
     pipeline_status,
@@ -181,9 +182,7 @@ class Supervisor:
         if self._is_kept(keeper):
             decisions = decision_rules.decide(situation, now)
         else:
-            why = f"not controlled by the supervisor of `headrace run {self._only}`"
-            why += "; to start it: headrace up"
-            decisions = decision_rules.leave_alone(situation, why, now)
+            decisions = decision_rules.leave_alone(situation, _why_alone(self._only), now)
         keeper.act(decisions, now, _may_launch(self.keepers.values(), now))
 
     def _change(self, request: Request, now: float) -> str:
@@ -195,6 +194,8 @@ class Supervisor:
             return "the supervisor is draining all pipelines and will then stop"
         if self.is_going_down:
             raise _going_down_error(request)
+        if request.what in ABOUT_ALERTS:
+            return alert_requests.serve(request, self.history, self.clock.wall(), now)
         keeper = self.keepers.get(request.pipeline)
         known = self._build_known(request.pipeline, keeper)
         wanted, text = requested_changes.apply_request(request, known)
@@ -266,6 +267,10 @@ class Supervisor:
             if now >= self._problems.get(key, 0.0) + SAME_PROBLEM_S:
                 self._problems = {**dict(list(self._problems.items())[-50:]), key: now}
                 logger.exception("%s failed; other steps continue", step)
+
+
+def _why_alone(only: str | None) -> str:
+    return f"not controlled by the supervisor of `headrace run {only}`; to start it: headrace up"
 
 
 def _going_down_error(request: Request) -> ControlError:

@@ -151,6 +151,13 @@ class StoreWriter:
 
         self._files["alerts"].use(now, write)
 
+    def use_alerts(
+        self, action: Callable[[db.Store], T], now: float
+    ) -> tuple[T | None, str | None]:
+        """The result of an action on alerts.db, or None and why it is unavailable."""
+        file = self._files["alerts"]
+        return file.use(now, action), file.problem
+
     def prune(self, at: float, now: float) -> None:
         self._write(now, lambda conn: retention.prune(conn, at))
         self._files["alerts"].use(now, lambda conn: retention.prune_alerts(conn, at))
