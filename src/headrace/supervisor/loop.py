@@ -35,6 +35,7 @@ from headrace.supervisor import (
 from headrace.supervisor.alert_files import AlertFileReader
 from headrace.supervisor.inbox import Inbox
 from headrace.supervisor.pipeline_keeper import Keeper
+from headrace.supervisor.rule_watch import RuleWatch
 from headrace.supervisor.running_driver import Shared
 from headrace.supervisor.situation import PolicyLimits
 from headrace.supervisor.store_writer import StoreWriter, Worked
@@ -96,6 +97,7 @@ class Supervisor:
         self._inbox = Inbox(self.places, self.history, self._change, self._guard)
         self._sidecars = sidecars.create_sidecars(self.settings, self.places)
         self._alert_files = AlertFileReader(self.places, self.history, self.clock.wall)
+        self._rules = RuleWatch(self.settings, self.places, self.history, self.clock.wall)
         self._limits: dict[tuple[str, str, str], PolicyLimits] = {}
         self.is_going_down = False
         self.keepers = recovery.recover_keepers(self._shared, self.limits_of, self.clock.steady())
@@ -156,28 +158,25 @@ class Supervisor:
         left: dict[str, tuple[str, ...]] = {}
         with self._guard("looking for remaining processes", now):
             left = _survivors(self.places, keepers)
-        open_alerts: frozenset[str] = frozenset()
-        with self._guard("reading alerts", now):
-            open_alerts = self.history.open_keys(now)
         for keeper in keepers:
             with self._guard(f"controlling {keeper.name}", now), logs.about(pipeline=keeper.name):
                 if not keeper.is_reading:
-                    self._keep(keeper, left.get(keeper.name, ()), open_alerts, now)
+                    self._keep(keeper, left.get(keeper.name, ()), now)
         with self._guard("reading alert rows", now):
             self._alert_files.take(_build_worked_until(self.keepers), now)
         for keeper in keepers:
             with self._guard(f"updating the status of {keeper.name}", now):
-                self._show(keeper, now)
+                self._show_and_judge(keeper, now)
+        with self._guard("rules of the project", now):
+            self._rules.watch_project(self.keepers, now)
         with self._guard("cleaning up", now):
             self._tidy(now)
         with self._guard("page and relay", now):
             for sidecar in self._sidecars:
                 sidecar.tick(now)
 
-    def _keep(
-        self, keeper: Keeper, left: tuple[str, ...], open_alerts: frozenset[str], now: float
-    ) -> None:
-        situation = keeper.situation(left, open_alerts, self.is_going_down)
+    def _keep(self, keeper: Keeper, left: tuple[str, ...], now: float) -> None:
+        situation = keeper.situation(left, self.is_going_down)
         if self._is_kept(keeper):
             decisions = decision_rules.decide(situation, now)
         else:
@@ -229,11 +228,19 @@ class Supervisor:
             self._limits[key] = _read_limits(self.places, self.settings.project, wanted)
         return self._limits[key]
 
-    def _show(self, keeper: Keeper, now: float) -> None:
+    def _show_and_judge(self, keeper: Keeper, now: float) -> None:
+        """Rules judge the same status that is stored. While it goes down, nothing is judged: the
+        next supervisor continues."""
+        fresh = pipeline_status.status_of(keeper, now, self.clock.wall())
+        self._show(keeper, fresh, now)
+        if self._is_kept(keeper) and not keeper.is_reading and not self.is_going_down:
+            with self._guard(f"rules of {keeper.name}", now):
+                self._rules.watch(keeper, fresh, now)
+
+    def _show(self, keeper: Keeper, fresh: PipelineStatus, now: float) -> None:
         """Stores a changed status: a new state at once, numbers at most once a second."""
         at, opened, before = self._shown.get(keeper.name, (0.0, 0, None))
         is_due = now >= at + STATUS_S or opened != self.history.times_opened
-        fresh = pipeline_status.status_of(keeper, now, self.clock.wall())
         if before is not None and not is_due and _same_state(fresh, before):
             return
         is_new = fresh != before or opened != self.history.times_opened
