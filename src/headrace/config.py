@@ -82,6 +82,10 @@ class Settings:
         raw = merge_tables({k: v for k, v in self.raw.items() if k != "queries"}, own)
         return _settings(self.project, self.profile, raw, self.text)
 
+    @property
+    def has_sql_rules(self) -> bool:
+        return any("sql" in rule for rule in self.rules.values())
+
     def checkpoint(self, pipeline: str, query: str) -> str:
         """CHECKPOINTS/PIPELINE/QUERY/v1; with the profile before PIPELINE unless it is dev."""
         if chosen := (self.queries.get(query) or QuerySettings()).checkpoint:

@@ -48,4 +48,4 @@ def changes(
 ) -> engine.Changes:
     seen = engine.evaluate(RULES, facts_of(situation, verdict, now))
     severities: Mapping[str, str] = dict.fromkeys(open_, "critical")
-    return engine.decide(seen, RULES, severities, engine.Memory(), now)
+    return engine.decide(seen, RULES, severities, engine.Remembered(), now)

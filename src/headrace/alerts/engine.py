@@ -62,7 +62,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class Remembered:
     """Since when conditions have held (steady time), and when those of open alerts last did."""
 
     pending: Mapping[str, float] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Memory:
 class Changes:
     opened: tuple[OpenAlert, ...]
     resolved: tuple[str, ...]
-    memory: Memory
+    memory: Remembered
 
 
 def evaluate(rules: Mapping[str, Rule], facts: Facts) -> Evaluation:
@@ -134,7 +134,7 @@ def decide(
     seen: Evaluation,
     rules: Mapping[str, Rule],
     open_: Mapping[str, str],
-    memory: Memory,
+    memory: Remembered,
     now: float,
 ) -> Changes:
     """`open_`: the severity of each open alert of this subject, by key. `now` is steady time."""
@@ -171,7 +171,7 @@ def decide(
         for key, since in memory.pending.items()
         if key not in pending and key not in open_ and _is_kept_open(key, seen)
     }
-    return Changes(tuple(opened), tuple(sorted(resolved)), Memory(pending, held))
+    return Changes(tuple(opened), tuple(sorted(resolved)), Remembered(pending, held))
 
 
 def _is_kept_open(key: str, seen: Evaluation) -> bool:

@@ -238,13 +238,9 @@ class Supervisor:
                 self._rules.watch(keeper, fresh, now)
 
     def _show(self, keeper: Keeper, fresh: PipelineStatus, now: float) -> None:
-        """Stores a changed status: a new state at once, numbers at most once a second."""
-        at, opened, before = self._shown.get(keeper.name, (0.0, 0, None))
-        is_due = now >= at + STATUS_S or opened != self.history.times_opened
-        if before is not None and not is_due and _same_state(fresh, before):
-            return
-        is_new = fresh != before or opened != self.history.times_opened
-        if is_new and self.history.status(fresh, now):
+        shown = self._shown.get(keeper.name)
+        is_news = _is_news(fresh, shown, self.history.times_opened, now)
+        if is_news and self.history.status(fresh, now):
             self._shown[keeper.name] = (now, self.history.times_opened, fresh)
 
     def _tidy(self, now: float) -> None:
@@ -253,10 +249,7 @@ class Supervisor:
             self._due["tidy"] = now + TIDY_S
             self.history.report_problem(self.clock.wall(), now)
             _restore_damaged(self.places, self.keepers.values())
-            logs.keep_short(self.places.supervisor_log, SUPERVISOR_LOG_BYTES)
-            for keeper in self.keepers.values():
-                if keeper.live is not None:
-                    logs.keep_short(self.places.log(keeper.live.spec.run), DRIVER_LOG_BYTES)
+            _shorten_logs(self.places, self.keepers.values())
         if now >= self._due["prune"]:
             self._due["prune"] = now + PRUNE_S
             self.history.prune(self.clock.wall(), now)
@@ -308,6 +301,13 @@ def _restore_damaged(places: StatePaths, keepers: Iterable[Keeper]) -> None:
             desired.write(places, keeper.desired)
 
 
+def _shorten_logs(places: StatePaths, keepers: Iterable[Keeper]) -> None:
+    logs.keep_short(places.supervisor_log, SUPERVISOR_LOG_BYTES)
+    for keeper in keepers:
+        if keeper.live is not None:
+            logs.keep_short(places.log(keeper.live.spec.run), DRIVER_LOG_BYTES)
+
+
 def _build_worked_until(keepers: Mapping[str, Keeper]) -> Worked:
     """Until when a query has worked; None if it does not run."""
 
@@ -330,6 +330,17 @@ def _survivors(places: StatePaths, keepers: list[Keeper]) -> dict[str, tuple[str
     for keeper in dirty:
         keeper.is_dirty = keeper.name in left
     return {name: tuple(sorted(runs)) for name, runs in left.items()}
+
+
+def _is_news(
+    fresh: PipelineStatus, shown: tuple[float, int, PipelineStatus] | None, opened: int, now: float
+) -> bool:
+    """A changed status is stored: a new state at once, numbers at most once a second; all of it if
+    the store was opened again."""
+    if shown is None or opened != shown[1]:
+        return True
+    at, _, before = shown
+    return fresh != before and (now >= at + STATUS_S or not _same_state(fresh, before))
 
 
 def _same_state(one: PipelineStatus, other: PipelineStatus) -> bool:

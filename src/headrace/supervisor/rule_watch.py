@@ -56,7 +56,7 @@ class RuleWatch:
         self._of: Settings | None = None  # the settings that the rules are from
         self._rules: Mapping[str, Rule] = table.RULES
         self._settings_due = 0.0
-        self._memory: dict[str, engine.Memory] = {}
+        self._memory: dict[str, engine.Remembered] = {}
         self._seen: dict[str, tuple[float, object]] = {}  # by pipeline: when due, and its state
         self._samples = Samples()
         self._host = HostMonitor(settings)
@@ -143,7 +143,7 @@ class RuleWatch:
             self._open, self._open_of = dict(engine.by_pipeline(open_)), open_
         mine = self._open.get(subject, {})
         seen = engine.evaluate(self._rules, facts)
-        memory = self._memory.get(subject, engine.Memory())
+        memory = self._memory.get(subject, engine.Remembered())
         changes = engine.decide(seen, self._rules, mine, memory, now)
         self._memory[subject] = changes.memory
         at = self._wall()

@@ -28,7 +28,7 @@ def words(
     found = {
         "Headrace": doing,
         "Cause": cause or "",
-        "What to do": fix,
+        "What to do": fix or f"Run `headrace why {facts.name}`.",
         **{heading.replace("_", " "): text for heading, text in more.items()},
         "Affected outputs": name_outputs(outputs),
         "More": f"headrace why {facts.name}",
