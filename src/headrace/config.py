@@ -256,7 +256,7 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
 def _channels(given: Mapping[str, Any], text: str) -> dict[str, Mapping[str, Any]]:
     """The tables in [notify]; the only other key there is every_failure."""
     for name, value in given.items():
-        if isinstance(value, Mapping) == (name == EVERY_FAILURE):
+        if not isinstance(value, bool if name == EVERY_FAILURE else Mapping):
             raise ConfigError(
                 f"Invalid value for notify.{name}: "
                 f"{'a table' if isinstance(value, Mapping) else repr(value)}.",

@@ -183,7 +183,7 @@ class File(_Pipeline):
     metrics: _Metrics = field(default_factory=_Metrics)
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     sinks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    notify: dict[str, dict[str, Any] | bool] = field(default_factory=dict)
+    notify: dict[str, Any] = field(default_factory=dict)  # every_failure, and tables: see config
     alerts: dict[str, Any] = field(default_factory=dict)
     rules: dict[str, dict[str, Any]] = field(default_factory=dict)
     pipelines: dict[str, _Pipeline] = field(default_factory=dict)
