@@ -54,15 +54,17 @@ class RuleBench:
     open: dict[str, str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     alerts: dict[str, Any] = field(default_factory=dict)  # as they were opened last
-    remembered: engine.Remembered = field(default_factory=engine.Remembered)
+    remembered: dict[str, engine.Remembered] = field(default_factory=dict)  # by pipeline
 
     def see(self, facts: Facts, seconds: float = 5.0) -> list[str]:
         """One evaluation after this time; what it opened (+) and resolved (-)."""
         self.now += seconds
         facts = replace(facts, at=self.now)
         seen = engine.evaluate(self.rules, facts)
-        done = engine.decide(seen, self.rules, self.open, self.remembered, self.now)
-        self.remembered = done.memory
+        mine = engine.by_pipeline(self.open).get(seen.pipeline, {})
+        before = self.remembered.get(seen.pipeline, engine.Remembered())
+        done = engine.decide(seen, self.rules, mine, before, self.now)
+        self.remembered[seen.pipeline] = done.memory
         said = []
         for alert in done.opened:
             said.append(f"{'^' if alert.key in self.open else '+'}{alert.key}")
@@ -79,7 +81,7 @@ class RuleBench:
 
     def restart(self) -> None:
         """Of the supervisor: only the store remembers."""
-        self.remembered = engine.Remembered()
+        self.remembered = {}
 
 
 PROJECT = ProjectFacts(T0)

@@ -85,9 +85,9 @@ CASES = [
     ),
     Case(
         "restarting", "restarting:orders",
-        lambda _: down(is_retrying=True, failures=1, failures_per_hour=6),
-        lambda _: down(is_retrying=True, failures=1, failures_per_hour=5),
-        words=("6 failures within an hour",),
+        lambda _: down(is_retrying=True, failures=1, relapses_per_hour=5),
+        lambda _: down(is_retrying=True, failures=1, relapses_per_hour=4),
+        words=("it worked and failed 5 times within an hour",),
     ),
     Case(
         "needs-attention", "needs-attention:orders",

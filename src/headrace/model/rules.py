@@ -49,6 +49,7 @@ class RunFacts:
     failed: FailedRun | None = None
     failures: int = 0  # in a row
     failures_per_hour: int = 0
+    relapses_per_hour: int = 0  # of these, runs that had worked before they failed
     stuck: tuple[Stuck, ...] = ()
 
 

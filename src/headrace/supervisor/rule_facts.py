@@ -47,6 +47,7 @@ def run_facts(
     if live is not None and (doubt := judgement.unknown_intent(desired)):
         reasons.append(doubt)  # it runs, but would not be restarted
     is_retrying = any(isinstance(one, Launch | Wait) for one in decided)
+    recent = [run for run in mine if _has_failed(run) and now - run.ended_at < HOUR_S]
     failures = failure_streak.attempts_in_a_row(last, limits) if last is not None else 0
     return RunFacts(
         attention="; ".join(reasons) or None,
@@ -56,13 +57,15 @@ def run_facts(
         has_worked=live is not None and live.view.has_worked,
         failed=_failed(last, now, at),
         failures=failures,
-        failures_per_hour=sum(
-            run.exit.ending in BAD_ENDINGS and run.exit.ending != Ending.CUT
-            for run in mine
-            if now - run.ended_at < HOUR_S
-        ),
+        failures_per_hour=len(recent),
+        relapses_per_hour=sum(run.has_worked for run in recent),
         stuck=tuple(Stuck(one.query, one.in_words(), one.for_s, one.kill_s) for one in stalls),
     )
+
+
+def _has_failed(run: PastRun) -> bool:
+    """By itself: a batch that had to be cut is not a failure."""
+    return run.exit.ending in BAD_ENDINGS and run.exit.ending != Ending.CUT
 
 
 def _is_well(situation: Situation, limits: RestartLimits, now: float) -> bool:
@@ -73,7 +76,7 @@ def _is_well(situation: Situation, limits: RestartLimits, now: float) -> bool:
 
 
 def _failed(last: PastRun | None, now: float, at: float) -> FailedRun | None:
-    if last is None or last.exit.ending not in BAD_ENDINGS or last.exit.ending == Ending.CUT:
+    if last is None or not _has_failed(last):
         return None
     fix = (last.exit.error or {}).get("fix")
     return FailedRun(

@@ -37,11 +37,11 @@ def _for_person(facts: PipelineFacts, title: str) -> Hit:
 
 
 def restarting(facts: PipelineFacts, limits: Mapping[str, float]) -> Iterator[Hit | Unknown]:
-    """It fails again and again: several times in a row, or many times an hour with work between.
+    """It fails again and again: several times in a row, or often after it has worked.
     Once it has opened, it ends when the pipeline works again, not when it starts."""
     run, failed = facts.run, facts.run.failed
     is_in_a_row = run.failures >= limits["failures"]
-    is_often = run.failures_per_hour >= limits["failures_per_hour"]
+    is_often = run.relapses_per_hour >= limits["relapses_per_hour"]
     is_urgent = failed is not None and failed.is_urgent and run.failures > 0
     if failed is None or not run.is_retrying or not (is_in_a_row or is_often or is_urgent):
         # Between two failures it runs, but has not recovered.
@@ -50,7 +50,7 @@ def restarting(facts: PipelineFacts, limits: Mapping[str, float]) -> Iterator[Hi
         return
     count = f"{run.failures} failures in a row"
     if is_often and not is_in_a_row:
-        count = f"{run.failures_per_hour} failures within an hour"
+        count = f"it worked and failed {run.relapses_per_hour} times within an hour"
     doing = f"Restarts the pipeline ({count})."
     said = words(facts, doing, _fix(run, RECOVERS), cause=sentence(failed.cause))
     yield Hit(f"{facts.name} keeps restarting: {failed.cause}", words=said, since=failed.at)

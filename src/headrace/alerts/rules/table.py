@@ -36,8 +36,8 @@ RUNS = (
         _P, "warning", runs.restarting, needs_run=False,
         limits={
             "failures": _limit(LimitKind.COUNT, 3, "failed runs in a row"),
-            "failures_per_hour": _limit(
-                LimitKind.COUNT, 6, "failed runs within an hour, also if runs work in between"
+            "relapses_per_hour": _limit(
+                LimitKind.COUNT, 5, "runs within an hour that worked and then failed"
             ),
         },
     ),
