@@ -19,10 +19,11 @@ from headrace.driver import progress_counts
 from headrace.health.run_view import RunView, fold
 from headrace.model.events import Event, EventKind
 from headrace.model.lag import PartitionLag, QueryLag
+from headrace.model.pipeline import Definition
 from headrace.model.progress import from_spark
 from headrace.model.runs import Desired, RunSpec
 from headrace.model.state_paths import StatePaths
-from headrace.state import lag
+from headrace.state import definitions, lag
 from headrace.supervisor import pipeline_status
 from headrace.supervisor.pipeline_keeper import Keeper
 from headrace.supervisor.rule_watch import RuleWatch
@@ -104,7 +105,18 @@ def watched(folder: Path) -> Iterator[tuple[RuleWatch, list[Keeper], StatePaths]
         history.close()
 
 
+def define(places: StatePaths, name: str) -> None:
+    query = {"name": "", "place": "p.py:1", "inputs": [], "sink": {"kind": "parquet", "path": "/o"},
+             "mode": "append", "trigger": {"kind": "every", "seconds": BATCH_S},
+             "checkpoint": None, "guarantee": "exactly-once", "guarantee_why": ""}  # fmt: skip
+    queries = [{**query, "name": f"query-{number}"} for number in range(QUERIES)]
+    body = {"pipeline": name, "profile": "dev", "version": "v1", "file": "p.py", "nodes": [],
+            "queries": queries}  # fmt: skip
+    definitions.write(places, Definition.from_json(body))
+
+
 def keeper_of(shared: Shared, name: str, view: RunView) -> Keeper:
+    define(shared.places, name)
     desired = Desired(name, "running", "v1", "dev", f"{name}.py")
     keeper = Keeper(shared, desired, PolicyLimits())
     spec = RunSpec(f"{name}-1", name, "/p", str(shared.places.state), "v1", "dev", desired.file)

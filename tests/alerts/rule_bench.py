@@ -26,7 +26,7 @@ WELL = RunFacts(is_well=True, has_worked=True)
 def query(name: str = "totals", **status: Any) -> QueryFacts:
     facts = {
         name: status.pop(name)
-        for name in ("trigger_s", "batch_s", "rows_at", "begun_at", "numbers")
+        for name in ("trigger_s", "batch_ms", "rows_at", "begun_at", "numbers")
         if name in status
     }
     return QueryFacts(QueryStatus(name, "running", **status), **facts)

@@ -140,9 +140,9 @@ CASES = [
     ),
     Case(
         "slow-batch", "slow-batch:orders:totals",
-        lambda dice: pipeline(query(trigger_s=10.0, batch_s=(*[12.0] * 5,))),
+        lambda dice: pipeline(query(trigger_s=10.0, batch_ms=(*[12_000.0] * 5,))),
         lambda dice: pipeline(
-            query(trigger_s=10.0, batch_s=tuple(dice.gauss(6, 2) for _ in range(20)))
+            query(trigger_s=10.0, batch_ms=tuple(dice.gauss(6_000, 2_000) for _ in range(20)))
         ),
         said="Batches of totals take 12 s, longer than the trigger interval of 10 s",
     ),

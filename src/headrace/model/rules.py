@@ -59,7 +59,7 @@ class QueryFacts:
 
     status: QueryStatus
     trigger_s: float | None = None  # the interval of its trigger
-    batch_s: tuple[float, ...] = ()  # of its newest batches, oldest first
+    batch_ms: tuple[float, ...] = ()  # of its newest batches, oldest first
     rows_at: float | None = None  # its last batch with rows
     begun_at: float | None = None
     numbers: Mapping[str, float] = field(default_factory=dict)  # from its newest batches

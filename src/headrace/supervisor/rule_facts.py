@@ -129,7 +129,7 @@ def _query_facts(status: QueryStatus, view: RunView | None, trigger_s: float | N
     return QueryFacts(
         status=status,
         trigger_s=trigger_s,
-        batch_s=tuple(ms / 1000 for ms in seen.batch_ms),
+        batch_ms=seen.batch_ms,
         rows_at=seen.rows_at,
         begun_at=seen.started_at,
         numbers=_query_numbers(seen),

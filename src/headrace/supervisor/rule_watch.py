@@ -109,8 +109,8 @@ class RuleWatch:
         }
         around = rule_facts.Around(
             lags=lags,
-            outputs=self._definitions.outputs(desired, now),
             definition=self._definitions.read(desired),
+            outputs=self._definitions.outputs(desired.pipeline),
             memory_max=self._host.memory_max,
         )
         situation = keeper.situation((), is_going_down=False)
@@ -240,9 +240,8 @@ class _Definitions:
             self._known[name], self._outputs = (version, found), None
         return self._known[name][1]
 
-    def outputs(self, desired: Desired, now: float) -> Mapping[str, tuple[str, ...]]:
-        self.read(desired)
+    def outputs(self, pipeline: str) -> Mapping[str, tuple[str, ...]]:
         if self._outputs is None:
             known = (definition for _, definition in self._known.values())
             self._outputs = outputs.affected(known, self._project)
-        return self._outputs.get(desired.pipeline, {})
+        return self._outputs.get(pipeline, {})

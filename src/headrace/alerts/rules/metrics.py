@@ -85,10 +85,11 @@ def _since(name: str) -> Read:
 
 def _batch(which: str) -> Read:
     def read(facts: Facts, query: QueryFacts | None) -> float | None:
-        took = query.batch_s if query is not None else ()
+        took = query.batch_ms if query is not None else ()
         if not took:
             return None
-        return took[-1] if which == "newest" else sorted(took)[int((len(took) - 1) * 0.95)]
+        newest = which == "newest"
+        return (took[-1] if newest else sorted(took)[int((len(took) - 1) * 0.95)]) / 1000
 
     return read
 

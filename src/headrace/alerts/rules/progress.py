@@ -28,12 +28,12 @@ def freshness(facts: PipelineFacts, limits: Mapping[str, float]) -> Iterator[Hit
 def slow_batch(facts: PipelineFacts, limits: Mapping[str, float]) -> Iterator[Hit | Unknown]:
     """The newest batches take longer than the interval of the trigger, so triggers are skipped."""
     for query in facts.queries:
-        trigger_s, newest = query.trigger_s, query.batch_s[-BATCHES_MIN:]
+        trigger_s, newest = query.trigger_s, query.batch_ms[-BATCHES_MIN:]
         if not trigger_s:
             continue
         if len(newest) < BATCHES_MIN:
             yield Unknown(query.name)
-        elif (mean_s := fmean(newest)) > trigger_s * limits["times"]:
+        elif (mean_s := fmean(newest) / 1000) > trigger_s * limits["times"]:
             title = (
                 f"Batches of {query.name} take {span(mean_s)}, longer than the trigger interval "
                 f"of {span(trigger_s)}"

@@ -46,6 +46,15 @@ class Shift:
         return self.share >= self.before_max + by and self.share >= times * self.before
 
 
+def is_ever(series: Series, part: str, whole: str, share: float) -> bool:
+    """In any bucket. If not, no shift is as large: most queries need no further look."""
+    for bucket in series.buckets:
+        count = bucket.sums.get(part)
+        if count and count >= share * bucket.sums.get(whole, 0.0):
+            return True
+    return False
+
+
 def shift(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift | None:
     """None with too few rows.
 
