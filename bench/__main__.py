@@ -1,5 +1,5 @@
 """`python -m bench [NAME]… [--rounds N] [--seconds S] [--write]`: overhead, defaults, supervisor,
-start, sql, demo, web, soak; and those on a real Kafka broker: kafka-app, kafka-history,
+rules, start, sql, demo, web, soak; and those on a real Kafka broker: kafka-app, kafka-history,
 kafka-latency.
 
 Without names all but those on Kafka, which `make bench-kafka` runs. Prints what it measures and
@@ -31,6 +31,7 @@ from bench import (
     machine,
     overhead,
     page,
+    rules,
     soak,
     sql,
     start,
@@ -43,6 +44,7 @@ EXPERIMENTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "overhead": overhead.run,
     "defaults": defaults.run,
     "supervisor": supervisor.run,
+    "rules": rules.run,
     "start": start.run,
     "sql": sql.run,
     "demo": demo.run,

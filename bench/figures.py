@@ -38,6 +38,7 @@ DEFAULTS = Target(
     "records per second, Headrace's defaults relative to PySpark's", 1.5, is_least=True
 )
 SUPERVISOR_CPU = Target("CPU of the supervisor with idle pipelines", 5.0, False, " % of a core")
+RULES_CPU = Target("CPU of all default rules for 200 pipelines", 5.0, False, " % of a core")
 SQL = Target(
     "time of a SQL query, Headrace relative to DuckDB alone, worse of two queries", 2.0, False
 )
@@ -153,6 +154,8 @@ def outcomes(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
         idle = [r for r in rounds if r["kind"] == "idle"]
         found.append((SUPERVISOR_CPU, median([r["cpu_percent"] for r in idle])))
         found.append((SUPERVISOR_MEMORY, max(r["memory_mb"] for r in idle)))
+    if rounds := _rounds(results, "rules"):
+        found.append((RULES_CPU, median([r["cpu_percent"] for r in rounds])))
     if rounds := _rounds(results, "sql"):
         asked = dict.fromkeys(r["question"] for r in rounds)
         found.append((SQL, max(median(sql_ratios(rounds, one)) for one in asked)))

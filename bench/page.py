@@ -16,7 +16,7 @@ from bench.start import KINDS
 from bench.tables import table
 
 NAMES = (
-    *("overhead", "defaults", "supervisor", "start", "sql", "demo", "web", "soak"),
+    *("overhead", "defaults", "supervisor", "rules", "start", "sql", "demo", "web", "soak"),
     *("kafka-app", "kafka-history", "kafka-latency"),
 )
 NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
@@ -43,6 +43,7 @@ def section(name: str, results: Mapping[str, Result]) -> str:
         "overhead": _overhead,
         "defaults": _defaults,
         "supervisor": _supervisor,
+        "rules": _rules,
         "start": _start,
         "sql": _sql,
         "demo": _demo,
@@ -136,6 +137,17 @@ def _supervisor(rounds: Sequence[Result]) -> str:
             )
         )
     return table(("load", "share of one core, median (range)", "peak memory"), rows)
+
+
+def _rules(rounds: Sequence[Result]) -> str:
+    cpu = [one["cpu_percent"] for one in rounds]
+    findings = [one["findings_percent"] for one in rounds]
+    row = (
+        f"{rounds[0]['pipelines']} pipelines, each with a batch every 10 s",
+        f"{shown(median(cpu))} % ({spread(cpu)})",
+        f"{shown(median(findings))} %",
+    )
+    return table(("load", "share of one core, median (range)", "of it for findings"), [row])
 
 
 def _start(rounds: Sequence[Result]) -> str:

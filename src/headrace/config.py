@@ -30,6 +30,7 @@ from headrace.spelling import closest
 
 FILE = settings_schema.FILE
 DEV = "dev"  # the profile that always exists
+EVERY_FAILURE = "every_failure"
 DEPTH_MAX = 32  # of nested tables and lists
 
 
@@ -65,7 +66,9 @@ class Settings:
     fresh_within: float | None = None
     queries: Mapping[str, QuerySettings] = field(default_factory=dict)
     notify: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    every_failure: bool = False  # [notify] every_failure: each failed run is an alert
     alerts: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by exporter
     pipelines: tuple[str, ...] = ()  # names that have a section [pipelines.NAME]
     text: str = field(default="", repr=False)  # of the file, to find the lines of errors
@@ -78,6 +81,10 @@ class Settings:
             return self
         raw = merge_tables({k: v for k, v in self.raw.items() if k != "queries"}, own)
         return _settings(self.project, self.profile, raw, self.text)
+
+    @property
+    def has_sql_rules(self) -> bool:
+        return any("sql" in rule for rule in self.rules.values())
 
     def checkpoint(self, pipeline: str, query: str) -> str:
         """CHECKPOINTS/PIPELINE/QUERY/v1; with the profile before PIPELINE unless it is dev."""
@@ -233,8 +240,10 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         mirror=_mirror(checked.lag.mirror, text),
         fresh_within=checked.fresh_within,
         queries=checked.queries,
-        notify=checked.notify,
+        notify=_channels(checked.notify, text),
+        every_failure=checked.notify.get(EVERY_FAILURE) is True,
         alerts=checked.alerts,
+        rules=checked.rules,
         metrics={
             name: given for name, given in asdict(checked.metrics).items() if given is not None
         },
@@ -242,6 +251,23 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         text=text,
         raw=raw,
     )
+
+
+def _channels(given: Mapping[str, Any], text: str) -> dict[str, Mapping[str, Any]]:
+    """The tables in [notify]; the only other key there is every_failure."""
+    for name, value in given.items():
+        if not isinstance(value, bool if name == EVERY_FAILURE else Mapping):
+            raise ConfigError(
+                f"Invalid value for notify.{name}: "
+                f"{'a table' if isinstance(value, Mapping) else repr(value)}.",
+                why="[notify] contains every_failure = true or false, and a table for each "
+                "channel.",
+                where=settings_schema.place(text, ["notify", name]),
+                fix=f"Write [notify.{name}], followed by the settings of the channel."
+                if name != EVERY_FAILURE and closest(name, [EVERY_FAILURE]) is None
+                else f"Write {EVERY_FAILURE} = true under [notify].",
+            )
+    return {name: value for name, value in given.items() if name != EVERY_FAILURE}
 
 
 def _web(project: Path, given: WebSettings) -> WebSettings:

@@ -6,7 +6,7 @@ import re
 
 from headrace.errors import ConfigError
 
-_UNITS = {
+UNITS = {
     "ms": 0.001, "millisecond": 0.001, "milliseconds": 0.001,
     "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
     "m": 60.0, "min": 60.0, "mins": 60.0, "minute": 60.0, "minutes": 60.0,
@@ -25,8 +25,8 @@ def parse_duration(value: object) -> float:
         while match := _PART.match(value, end):
             parts.append((float(match[1]), match[2].lower()))
             end = match.end()
-        if parts and end == len(value) and all(unit in _UNITS for _, unit in parts):
-            return sum(amount * _UNITS[unit] for amount, unit in parts)
+        if parts and end == len(value) and all(unit in UNITS for _, unit in parts):
+            return sum(amount * UNITS[unit] for amount, unit in parts)
     raise ConfigError(
         f"Invalid duration: {value!r}.",
         why="A duration is a number of seconds, or numbers with units: ms, seconds, minutes, "

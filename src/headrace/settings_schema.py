@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FILE = "headrace.toml"
 # Tables with keys of the user's choice.
-_FREE = ("sources", "sinks", "notify", "alerts", "metrics", "spark")
+_FREE = ("sources", "sinks", "notify", "alerts", "metrics", "rules", "spark")
 
 
 def validate(raw: Mapping[str, Any], text: str) -> File:
@@ -183,6 +183,7 @@ class File(_Pipeline):
     metrics: _Metrics = field(default_factory=_Metrics)
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     sinks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    notify: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notify: dict[str, Any] = field(default_factory=dict)  # every_failure, and tables: see config
     alerts: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, dict[str, Any]] = field(default_factory=dict)
     pipelines: dict[str, _Pipeline] = field(default_factory=dict)

@@ -185,7 +185,7 @@ STORIES = [
     ),
     Story(
         "unless the user set a limit",
-        ["give up: restart.retries = 3", "open needs-attention"],
+        ["give up: restart.retries = 3", "open restarts-off"],
         [crashed()] * 4,
         limits=retries(3),
     ),
@@ -197,7 +197,7 @@ STORIES = [
     ),
     Story(
         "a limit of none means the first crash is the last",
-        ["give up: restart.retries = 0", "open needs-attention"],
+        ["give up: restart.retries = 0", "open restarts-off"],
         [crashed()],
         limits=retries(0),
     ),
@@ -592,14 +592,14 @@ STORIES = [
         ["wait 240 s"],
         live=alive(*hanging(60, 420), orders=Orders(dumped_at=360)),
         after_s=420.0,
-        open_alerts=frozenset({"stalled:orders"}),
+        open_alerts=frozenset({"stalled:orders:totals"}),
     ),
     Story(
         "twice as long and it is killed",
         ["kill: totals has not finished a batch for 10 min while data is waiting"],
         live=alive(*hanging(60, 660), orders=Orders(dumped_at=360)),
         after_s=660.0,
-        open_alerts=frozenset({"stalled:orders"}),
+        open_alerts=frozenset({"stalled:orders:totals"}),
     ),
     Story(
         "a source that does not open in five minutes is a stall, too",
@@ -612,7 +612,7 @@ STORIES = [
         ["kill: totals did not finish its first batch within 10 min of starting"],
         live=alive(began(0.0), *opening(5, 600), orders=Orders(dumped_at=300)),
         after_s=600.0,
-        open_alerts=frozenset({"stalled:orders"}),
+        open_alerts=frozenset({"stalled:orders:totals"}),
     ),
     Story(
         "after a hang a driver has twice the time",
@@ -641,15 +641,15 @@ STORIES = [
         [hung()],
         live=alive(began(), beat(5)),
         after_s=5.0,
-        open_alerts=frozenset({"stalled:orders"}),
+        open_alerts=frozenset({"stalled:orders:totals"}),
     ),
     Story(
         "it is over when work is done",
-        ["wait 50 s", "resolve stalled:orders"],
+        ["wait 50 s", "resolve stalled:orders:totals"],
         [hung()],
         live=alive(*working(70)),
         after_s=70.0,
-        open_alerts=frozenset({"stalled:orders"}),
+        open_alerts=frozenset({"stalled:orders:totals"}),
     ),
     Story(
         "a query that waits for its hourly trigger is not stalled",
@@ -705,7 +705,6 @@ def situation(story: Story, decide: Callable[..., Any]) -> tuple[Situation, floa
         past=tuple(past),
         limits=story.limits,
         survivors=story.survivors,
-        open_alerts=story.open_alerts,
         is_going_down=story.going_down,
     )
     return made, now + story.after_s

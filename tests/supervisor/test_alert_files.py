@@ -30,6 +30,7 @@ from headrace.supervisor.alert_files import (
 from headrace.supervisor.loop import Clock, Supervisor
 from headrace.supervisor.situation import PolicyLimits, Situation
 from headrace.supervisor.store_writer import REOPEN_S, StoreWriter
+from supervisor import rule_alerts
 from supervisor.conftest import FAKE_DRIVER, Project
 
 pytestmark = pytest.mark.thorough
@@ -360,10 +361,9 @@ def test_rules_neither_see_nor_resolve_alerts_of_rows(bench: Bench) -> None:
 
     keys = fresh.open_keys(bench.now)
     fresh.close()
-    situation = Situation(
-        Desired("metrics", "stopped", "v1", "dev", "m.py"), limits=PolicyLimits(), open_alerts=keys
-    )
-    resolved = [d.key for d in decision_rules.decide(situation, 1.0) if hasattr(d, "key")]
+    situation = Situation(Desired("metrics", "stopped", "v1", "dev", "m.py"), limits=PolicyLimits())
+    verdict = decision_rules.decide(situation, 1.0)
+    resolved = list(rule_alerts.changes(situation, verdict, keys, 1.0).resolved)
 
     assert keys == {"restarting:metrics"}
     assert resolved == ["restarting:metrics"]

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Ending, Exit, PastRun, RunSpec
 from headrace.supervisor import decision_rules, restarts
 from headrace.supervisor.situation import (
@@ -19,9 +18,9 @@ from headrace.supervisor.situation import (
     Kill,
     Launch,
     Reap,
-    ResolveAlert,
     Wait,
 )
+from supervisor import rule_alerts
 from supervisor.histories import STORIES, WANTED, Story, situation
 
 
@@ -29,7 +28,12 @@ from supervisor.histories import STORIES, WANTED, Story, situation
 def test_story(story: Story) -> None:
     seen, now = situation(story, decision_rules.decide)
 
-    recorded = [in_words(decision, now) for decision in decision_rules.decide(seen, now)]
+    decisions = decision_rules.decide(seen, now)
+    alerts = rule_alerts.changes(seen, decisions, story.open_alerts, now)
+
+    recorded = [in_words(decision, now) for decision in decisions]
+    recorded += [f"open {alert.rule}" for alert in alerts.opened]
+    recorded += [f"resolve {key}" for key in alerts.resolved]
 
     assert len(recorded) == len(story.expect), recorded
     for said, expected in zip(recorded, story.expect, strict=True):
@@ -102,10 +106,6 @@ def in_words(decision: Decision, now: float) -> str:
             return f"reap {' '.join(runs)}"
         case DumpThreads():
             return "dump threads"
-        case OpenAlert(_, rule):
-            return f"open {rule}"
-        case ResolveAlert(key):
-            return f"resolve {key}"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from headrace.alerts.engine import Changes
 from headrace.health.run_view import QueryView, RunView
-from headrace.model.alerts import OpenAlert
 from headrace.model.limits import DrainLimits, RestartLimits, WatchdogLimits
 from headrace.model.runs import Desired, Ending, Exit, Orders, PastRun, RunSpec, Wanted
 from headrace.supervisor import decision_rules, restarts
@@ -30,10 +30,10 @@ from headrace.supervisor.situation import (
     LiveRun,
     PolicyLimits,
     Reap,
-    ResolveAlert,
     Situation,
     Wait,
 )
+from supervisor import rule_alerts
 
 SEEDS = 5_000
 STEPS = 20
@@ -99,6 +99,7 @@ def step(world: World) -> None:
     seen = situation(world)
     decisions = decision_rules.decide(seen, world.now)
     check(world, decisions)
+    alert(world, rule_alerts.changes(seen, decisions, world.alerts, world.now))
     for decision in decisions:
         carry_out(world, decision)
     check_world(world)
@@ -216,7 +217,6 @@ def situation(world: World) -> Situation:
         past=tuple(world.past[-50:]),
         limits=world.limits,
         survivors=tuple(world.survivors),
-        open_alerts=frozenset(world.alerts),
         is_going_down=world.is_down,
     )
 
@@ -293,17 +293,20 @@ def carry_out(world: World, decision: Decision) -> None:
         case Reap(runs):
             for run in runs:
                 world.survivors.pop(run, None)
-        case OpenAlert(key):
-            assert key not in world.alerts, "opened twice"
-            world.alerts.add(key)
-        case ResolveAlert(key):
-            assert key in world.alerts, "resolved what was not open"
-            world.alerts.remove(key)
         case DumpThreads():
             assert world.orders.dumped_at is None, "dumped twice"
             world.orders = replace(world.orders, dumped_at=world.now)
         case Wait() | Hold() | GiveUp():
             pass
+
+
+def alert(world: World, changes: Changes) -> None:
+    for opened in changes.opened:
+        assert opened.key not in world.alerts, "opened twice"
+        world.alerts.add(opened.key)
+    for key in changes.resolved:
+        assert key in world.alerts, "resolved what was not open"
+        world.alerts.remove(key)
 
 
 def hear_term(world: World) -> None:

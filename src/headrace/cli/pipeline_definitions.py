@@ -57,7 +57,7 @@ def define(work: Workspace, names: Sequence[str], *, quiet: bool = False) -> lis
 
 def snapshot(work: Workspace, outside: Path | None = None) -> str:
     """Copy the working tree and return its content hash."""
-    system_topics.check(work.settings)  # else only the relay's log would report it
+    system_topics.check(work.settings, work.names)  # else only a log would report it
     try:
         lock.prepare_state(work.places)
         return deployed_code.snapshot(work.project, work.places, work.settings.include, outside)

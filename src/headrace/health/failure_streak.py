@@ -41,10 +41,15 @@ def why_give_up(mine: Sequence[PastRun], limits: RestartLimits) -> str | None:
         times = stalls_without_commit(mine)
         if times >= limits.same_failure_max:
             return f"the driver hung {times} times without a new commit: {because}"
-    failed = attempts_in_a_row(last, limits)
-    if limits.retries is not None and failed > limits.retries:
+    if is_limit_used_up(mine, limits):
         return f"{because} (no retries left: restart.retries = {limits.retries})"
     return None
+
+
+def is_limit_used_up(mine: Sequence[PastRun], limits: RestartLimits) -> bool:
+    """restart.retries allows no further restart."""
+    failed = attempts_in_a_row(mine[-1], limits) if mine else 0
+    return limits.retries is not None and failed > limits.retries
 
 
 def attempts_in_a_row(last: PastRun, limits: RestartLimits) -> int:

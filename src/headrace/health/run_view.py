@@ -21,6 +21,8 @@ from headrace.model.outages import Outage
 from headrace.model.series import EMPTY, Series, labels, numbers
 
 BATCHES_REMEMBERED = 64
+HEAPS_REMEMBERED = 24  # two minutes
+HEAPS_MIN = 12  # fewer may all lie between two garbage collections
 TEXTS_MAX = 50
 QUERIES_MAX = 200  # a file may hold anything
 EMPTY_S_MIN = 1.0  # after a silence, a rate over less time than this is noise
@@ -60,6 +62,8 @@ class QueryView:
     fresh_within_s: float | None = None  # promised
     fresh: freshness.AgeWindow = freshness.NOTHING
     newest_at: float | None = None  # when the newest processed record arrived
+    started_at: float | None = None
+    rows_at: float | None = None  # its last batch with rows
     late_rows: int = 0
     series: Series = EMPTY  # counts over time, including earlier runs
     sources: tuple[str, ...] = ()  # as Spark describes them
@@ -102,8 +106,16 @@ class RunView:
     first_heartbeat_at: float | None = None  # heard
     disk_free: int | None = None  # the minimum over the disks of checkpoints and state
     cpu_s: float | None = None
+    memory: int | None = None  # of the driver and its children
+    heap_used: tuple[int, ...] = ()  # the newest HEAPS_REMEMBERED samples
+    heap_max: int | None = None
     draining_at: float | None = None
     past: Mapping[str, Series] = field(default_factory=dict)  # of earlier runs, by query
+
+    @property
+    def heap_kept(self) -> int | None:
+        """What garbage collection leaves: the least that was used."""
+        return min(self.heap_used) if len(self.heap_used) >= HEAPS_MIN else None
 
     @property
     def longest_batch_s(self) -> float:
@@ -171,6 +183,7 @@ def _fold_started(query: QueryView, event: Event, heard_at: float) -> QueryView:
     return replace(
         _advance(query, heard_at),
         id=id_,
+        started_at=event.at,
         batch=None if is_new_checkpoint else query.batch,
         guarantee=_text(data.get("guarantee")),
         note=_text(data.get("note")),
@@ -208,6 +221,7 @@ def _fold_progress(query: QueryView, event: Event, heard_at: float) -> QueryView
         batches=query.batches + (whole(event.data.get("epochs")) or 1),
         batch=progress.batch,
         began_at=progress.began_at,
+        rows_at=event.at if progress.rows_in else query.rows_at,
         rows_in=query.rows_in + progress.rows_in,
         rows_out=query.rows_out if out is None else (query.rows_out or 0) + out,
         last_rows_in=progress.rows_in,
@@ -290,9 +304,13 @@ def _fold_sample(view: RunView, event: Event, heard_at: float) -> RunView:
     for name, status in statuses.items() if isinstance(statuses, Mapping) else ():
         if isinstance(status, Mapping) and name in queries:
             queries[name] = _fold_query_sample(queries[name], status, heard_at)
+    heap = whole(event.data.get("heap_used"))
     return replace(
         view,
         queries=queries,
+        memory=whole(event.data.get("memory", view.memory)),
+        heap_used=view.heap_used if heap is None else (*view.heap_used, heap)[-HEAPS_REMEMBERED:],
+        heap_max=whole(event.data.get("heap_max", view.heap_max)),
         first_heartbeat_at=view.first_heartbeat_at or heard_at,
         disk_free=whole(event.data.get("disk_free", view.disk_free)),
         cpu_s=real(event.data.get("cpu_s", view.cpu_s)),

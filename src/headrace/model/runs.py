@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -27,10 +28,15 @@ class Jsonable:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
-        known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+        known = _field_names(cls)  # type: ignore[arg-type]
         return cls(
             **{k: tuple(v) if isinstance(v, list) else v for k, v in body.items() if k in known}
         )
+
+
+@functools.cache
+def _field_names(cls: type) -> frozenset[str]:
+    return frozenset(field.name for field in fields(cls))
 
 
 class RunName(NamedTuple):

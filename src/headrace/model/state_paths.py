@@ -36,6 +36,7 @@ class StatePaths:
     alert_rows = _Below("alerts")  # PIPELINE/QUERY/BATCH.jsonl below it, until they are read
     alert_topics = _Below("alerttopics.json")  # queries whose rows come through a topic
     lag = _Below("lag.json")  # model.lag.QueryLag of every query
+    sql_rules = _Below("sqlrules.json")  # model.rules.SqlResult of every rule with SQL
     exports = _Below("exports")  # one file per exporter of progress: model.exports.Export
     relay_log = _Below("relay.log")
     keys = _Below("keys")  # of the HTTP API: one file per key, named by its hash

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.alerts import channels
+from headrace.alerts.rules import rule_settings
 from headrace.config import Settings
 from headrace.connectors import alert_topic, kinds
 from headrace.connectors.kafka import producer_options
@@ -39,10 +41,14 @@ def list_sinks(settings: Settings) -> list[ProjectSink]:
     return found
 
 
-def check(settings: Settings) -> None:
-    """Raises all problems of the settings. Connects to nothing."""
+def check(settings: Settings, pipelines: Iterable[str] = ()) -> None:
+    """Raises all problems of the settings, given the pipelines of the project. Connects to
+    nothing."""
     problems = []
-    for build in (*(sink.made for sink in list_sinks(settings)), channels.channels):
+    names = partial(rule_settings.check_names, pipelines=pipelines)
+    builds: list[Callable[[Settings], object]] = [sink.made for sink in list_sinks(settings)]
+    builds += [channels.channels, rule_settings.build, names]
+    for build in builds:
         try:
             build(settings)
         except Error as exc:

@@ -24,6 +24,7 @@ from headrace.relay.channels import Channels
 from headrace.relay.consumer_groups import GroupMirror
 from headrace.relay.lag import LagMonitor
 from headrace.relay.metrics_topic import KafkaMetrics
+from headrace.relay.sql_rules import SqlRules
 from headrace.state import lag
 
 NICE = 5  # pipelines come first
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.nice(NICE)
     monitor, topics, mirror = LagMonitor(), AlertTopics(), GroupMirror()
     metrics, channels, log = KafkaMetrics(), Channels(), ProblemLog()
+    sql_rules = SqlRules()
     try:
         work = open_workspace(given.project, given.profile)
         of_settings: list[str] = []
@@ -49,8 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
             of_channels = channels.tick(work)
             of_topics = topics.tick(work)
             of_metrics = metrics.tick(work)
+            of_rules = sql_rules.tick(work)
             of_lag = measure(work, monitor, mirror)
-            log.report([*of_lag, *of_topics, *of_channels, *of_metrics, *of_settings])
+            log.report([*of_lag, *of_topics, *of_channels, *of_metrics, *of_rules, *of_settings])
             if _has_supervisor_ended(MEASURE_S):
                 if not of_metrics:
                     metrics.tick(work)  # the last events of runs that have ended
@@ -64,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
         topics.close()
         monitor.close()
         metrics.close()
+        sql_rules.close()
 
 
 class ProblemLog:

@@ -202,14 +202,6 @@ def _resolve_where(
     return len(found)
 
 
-def open_keys_of_rules(conn: db.Store) -> set[str]:
-    """Without alerts from rows, so that a flood of those never hides these."""
-    found = db.rows(
-        conn, "SELECT key FROM alerts WHERE resolved_at IS NULL AND rule <> ?", (RULE_OF_ROWS,)
-    )
-    return {row["key"] for row in found}
-
-
 def list_alerts(
     conn: db.Store,
     state: Literal["open", "resolved", "all"] = "open",
@@ -242,3 +234,13 @@ def by_id(conn: db.Store, number: int) -> StoredAlert | None:
 
 def from_row(row: Mapping[str, Any]) -> StoredAlert:
     return StoredAlert(**{**row, "data": json_text.load(row["data"])})
+
+
+def open_rules(conn: db.Store) -> dict[str, str]:
+    """The severity of each open alert by key, without alerts from rows: a flood of those must not
+    hide these."""
+    found = db.rows(
+        conn, "SELECT key, severity FROM alerts WHERE resolved_at IS NULL AND rule <> ?",
+        (RULE_OF_ROWS,),
+    )  # fmt: skip
+    return {row["key"]: row["severity"] for row in found}

@@ -7,12 +7,9 @@ deadline.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.health import failure_streak, judgement
-from headrace.model.alerts import OpenAlert
+from headrace.health import judgement
 from headrace.model.runs import Ending, PastRun, Wanted
 from headrace.model.times import span
 from headrace.supervisor import restarts
@@ -24,10 +21,8 @@ from headrace.supervisor.situation import (
     GiveUp,
     Hold,
     Kill,
-    Launch,
     LiveRun,
     Reap,
-    ResolveAlert,
     Situation,
     Wait,
 )
@@ -36,18 +31,12 @@ CUT_AFTER_S = 0.5  # between the two signals of a cut, so that they do not merge
 KILL_AGAIN_S = 5.0
 UNSIGNALLED_S = 2.0  # for a driver to report a drain that an earlier supervisor ordered
 REAP_GRACE_S = 3.0  # for the JVM to clean up after its driver has ended
-ALERT_AFTER_ATTEMPTS = 3  # fewer restarts are not worth an alert
-ALERT_AT_ONCE = frozenset({"disk-full"})  # a person can help
 
 
 def decide(situation: Situation, now: float) -> tuple[Decision, ...]:
-    """The decisions about the run, and about its alerts."""
-    verdict = (
-        _decide_live(situation, situation.live, now)
-        if situation.live is not None
-        else (_decide_without_run(situation, now),)
-    )
-    return (*verdict, *_alerts(situation, verdict, now))
+    if situation.live is not None:
+        return _decide_live(situation, situation.live, now)
+    return (_decide_without_run(situation, now),)
 
 
 def leave_alone(situation: Situation, reason: str, now: float) -> tuple[Decision, ...]:
@@ -163,91 +152,3 @@ def _decide_without_run(situation: Situation, now: float) -> Decision:
 
 def _has_ended_by_itself(last: PastRun) -> bool:
     return last.exit.ending not in (Ending.VANISHED, Ending.STALLED)
-
-
-def _alerts(
-    situation: Situation, verdict: tuple[Decision, ...], now: float
-) -> tuple[OpenAlert | ResolveAlert, ...]:
-    """Compares the alerts that should be open with those that are."""
-    wanted = {alert.key: alert for alert in _wanted_alerts(situation, verdict, now)}
-    kept = set() if _is_healthy(situation, now) else _keep_open(situation, verdict)
-    opened = [alert for key, alert in wanted.items() if key not in situation.open_alerts]
-    ours = situation.open_alerts & set(_keys(situation.desired.pipeline).values())
-    resolved = [ResolveAlert(key) for key in sorted(ours - wanted.keys() - kept)]
-    return (*opened, *resolved)
-
-
-@functools.cache
-def _keys(pipeline: str) -> Mapping[str, str]:
-    return {rule: f"{rule}:{pipeline}" for rule in ("needs-attention", "restarting", "stalled")}
-
-
-def _wanted_alerts(
-    situation: Situation, verdict: tuple[Decision, ...], now: float
-) -> list[OpenAlert]:
-    name = situation.desired.pipeline
-    keys, alerts = _keys(name), []
-    reasons = [decision.reason for decision in verdict if isinstance(decision, GiveUp)]
-    live = situation.live
-    if live is not None and (doubt := judgement.unknown_intent(situation.desired)):
-        reasons.append(doubt)  # it runs, but would not be restarted
-    for reason in reasons:
-        rule = "needs-attention"
-        title = f"{name} needs attention: {reason}"
-        words = _words(
-            "Does not restart the pipeline.",
-            _fix(situation, f"Then run `headrace start {name}`."),
-            name,
-        )
-        alerts.append(OpenAlert(keys[rule], rule, name, title, "critical", data=words))
-    if live is not None and live.orders.drain_at is None and live.orders.kill_at is None:
-        for stall in _stalls(situation, live, now)[:1]:
-            title = f"{name} is stalled: {stall.in_words()}"
-            doing = f"Restarts the pipeline after {span(stall.kill_s)} without a batch."
-            words = _words(doing, "No action is needed unless it happens again.", name)
-            alert = OpenAlert(
-                keys["stalled"], "stalled", name, title, query=stall.query, data=words
-            )
-            alerts.append(alert)
-    if live is None and any(isinstance(d, Wait | Launch) for d in verdict) and situation.past:
-        last = situation.past[-1]
-        failed = failure_streak.attempts_in_a_row(last, situation.limits.restart)
-        is_urgent = failed > 0 and last.exit.failure in ALERT_AT_ONCE
-        is_current = last.spec.generation == situation.desired.generation
-        if is_current and (failed >= ALERT_AFTER_ATTEMPTS or is_urgent):
-            title = f"{name} keeps restarting: {judgement.cause(last.exit)}"
-            fix = _fix(situation, "Headrace recovers on its own once the cause is gone.")
-            words = _words(f"Restarts the pipeline ({failed} failures in a row).", fix, name)
-            alerts.append(OpenAlert(keys["restarting"], "restarting", name, title, data=words))
-    return alerts
-
-
-def _words(doing: str, fix: str, pipeline: str) -> dict[str, str]:
-    """For the person who gets the notice, by heading."""
-    return {"Headrace": doing, "What to do": fix, "More": f"headrace why {pipeline}"}
-
-
-def _fix(situation: Situation, then: str) -> str:
-    """The fix of the last failure, and what comes after it."""
-    error = situation.past[-1].exit.error if situation.past else None
-    fix = str((error or {}).get("fix") or "Fix the cause").rstrip(".")
-    return f"{fix}. {then}"
-
-
-def _keep_open(situation: Situation, verdict: tuple[Decision, ...]) -> set[str]:
-    """The alerts "stalled" and "restarting" end when the pipeline works again, not when it starts.
-
-    "needs-attention" replaces "restarting": one condition, one open alert.
-    """
-    keys = _keys(situation.desired.pipeline)
-    if situation.desired.wanted == Wanted.STOPPED or isinstance(verdict[0], GiveUp):
-        return set()
-    return {keys["stalled"], keys["restarting"]}
-
-
-def _is_healthy(situation: Situation, now: float) -> bool:
-    live = situation.live
-    if live is None:
-        return bool(situation.past) and situation.past[-1].exit.ending == Ending.FINISHED
-    lived = now - live.known_since
-    return judgement.is_healthy(live.view.has_worked, lived, situation.limits.restart)

@@ -36,6 +36,7 @@ from headrace.supervisor import (
 from headrace.supervisor.alert_files import AlertFileReader
 from headrace.supervisor.inbox import Inbox
 from headrace.supervisor.pipeline_keeper import Keeper
+from headrace.supervisor.rule_watch import RuleWatch
 from headrace.supervisor.running_driver import Shared
 from headrace.supervisor.situation import PolicyLimits
 from headrace.supervisor.store_writer import StoreWriter, Worked
@@ -97,6 +98,7 @@ class Supervisor:
         self._inbox = Inbox(self.places, self.history, self._change, self._guard)
         self._sidecars = sidecars.create_sidecars(self.settings, self.places)
         self._alert_files = AlertFileReader(self.places, self.history, self.clock.wall)
+        self._rules = RuleWatch(self.settings, self.places, self.history, self.clock.wall)
         self._limits: dict[tuple[str, str, str], PolicyLimits] = {}
         self.is_going_down = False
         self.keepers = recovery.recover_keepers(self._shared, self.limits_of, self.clock.steady())
@@ -157,28 +159,25 @@ class Supervisor:
         left: dict[str, tuple[str, ...]] = {}
         with self._guard("looking for remaining processes", now):
             left = _survivors(self.places, keepers)
-        open_alerts: frozenset[str] = frozenset()
-        with self._guard("reading alerts", now):
-            open_alerts = self.history.open_keys(now)
         for keeper in keepers:
             with self._guard(f"controlling {keeper.name}", now), logs.about(pipeline=keeper.name):
                 if not keeper.is_reading:
-                    self._keep(keeper, left.get(keeper.name, ()), open_alerts, now)
+                    self._keep(keeper, left.get(keeper.name, ()), now)
         with self._guard("reading alert rows", now):
             self._alert_files.take(_build_worked_until(self.keepers), now)
         for keeper in keepers:
             with self._guard(f"updating the status of {keeper.name}", now):
-                self._show(keeper, now)
+                self._show_and_judge(keeper, now)
+        with self._guard("rules of the project", now):
+            self._rules.watch_project(self.keepers, now)
         with self._guard("cleaning up", now):
             self._tidy(now)
         with self._guard("page and relay", now):
             for sidecar in self._sidecars:
                 sidecar.tick(now)
 
-    def _keep(
-        self, keeper: Keeper, left: tuple[str, ...], open_alerts: frozenset[str], now: float
-    ) -> None:
-        situation = keeper.situation(left, open_alerts, self.is_going_down)
+    def _keep(self, keeper: Keeper, left: tuple[str, ...], now: float) -> None:
+        situation = keeper.situation(left, self.is_going_down)
         if self._is_kept(keeper):
             decisions = decision_rules.decide(situation, now)
         else:
@@ -230,15 +229,19 @@ class Supervisor:
             self._limits[key] = _read_limits(self.places, self.settings.project, wanted)
         return self._limits[key]
 
-    def _show(self, keeper: Keeper, now: float) -> None:
-        """Stores a changed status: a new state at once, numbers at most once a second."""
-        at, opened, before = self._shown.get(keeper.name, (0.0, 0, None))
-        is_due = now >= at + STATUS_S or opened != self.history.times_opened
+    def _show_and_judge(self, keeper: Keeper, now: float) -> None:
+        """Rules judge the same status that is stored. While it goes down, nothing is judged: the
+        next supervisor continues."""
         fresh = pipeline_status.status_of(keeper, now, self.clock.wall())
-        if before is not None and not is_due and _same_state(fresh, before):
-            return
-        is_new = fresh != before or opened != self.history.times_opened
-        if is_new and self.history.status(fresh, now):
+        self._show(keeper, fresh, now)
+        if self._is_kept(keeper) and not keeper.is_reading and not self.is_going_down:
+            with self._guard(f"rules of {keeper.name}", now):
+                self._rules.watch(keeper, fresh, now)
+
+    def _show(self, keeper: Keeper, fresh: PipelineStatus, now: float) -> None:
+        shown = self._shown.get(keeper.name)
+        is_news = _is_news(fresh, shown, self.history.times_opened, now)
+        if is_news and self.history.status(fresh, now):
             self._shown[keeper.name] = (now, self.history.times_opened, fresh)
 
     def _tidy(self, now: float) -> None:
@@ -247,10 +250,7 @@ class Supervisor:
             self._due["tidy"] = now + TIDY_S
             self.history.report_problem(self.clock.wall(), now)
             _restore_damaged(self.places, self.keepers.values())
-            logs.keep_short(self.places.supervisor_log, SUPERVISOR_LOG_BYTES)
-            for keeper in self.keepers.values():
-                if keeper.live is not None:
-                    logs.keep_short(self.places.log(keeper.live.spec.run), DRIVER_LOG_BYTES)
+            _shorten_logs(self.places, self.keepers.values())
         if now >= self._due["prune"]:
             self._due["prune"] = now + PRUNE_S
             self.history.prune(self.clock.wall(), now)
@@ -306,6 +306,13 @@ def _restore_damaged(places: StatePaths, keepers: Iterable[Keeper]) -> None:
             desired.write(places, keeper.desired)
 
 
+def _shorten_logs(places: StatePaths, keepers: Iterable[Keeper]) -> None:
+    logs.keep_short(places.supervisor_log, SUPERVISOR_LOG_BYTES)
+    for keeper in keepers:
+        if keeper.live is not None:
+            logs.keep_short(places.log(keeper.live.spec.run), DRIVER_LOG_BYTES)
+
+
 def _build_worked_until(keepers: Mapping[str, Keeper]) -> Worked:
     """Until when a query has worked; None if it does not run."""
 
@@ -328,6 +335,17 @@ def _survivors(places: StatePaths, keepers: list[Keeper]) -> dict[str, tuple[str
     for keeper in dirty:
         keeper.is_dirty = keeper.name in left
     return {name: tuple(sorted(runs)) for name, runs in left.items()}
+
+
+def _is_news(
+    fresh: PipelineStatus, shown: tuple[float, int, PipelineStatus] | None, opened: int, now: float
+) -> bool:
+    """A changed status is stored: a new state at once, numbers at most once a second; all of it if
+    the store was opened again."""
+    if shown is None or opened != shown[1]:
+        return True
+    at, _, before = shown
+    return fresh != before and (now >= at + STATUS_S or not _same_state(fresh, before))
 
 
 def _same_state(one: PipelineStatus, other: PipelineStatus) -> bool:

@@ -13,7 +13,6 @@ from headrace import process_identity
 from headrace.checkpoints import positions
 from headrace.health import judgement
 from headrace.model import times
-from headrace.model.alerts import OpenAlert
 from headrace.model.runs import Desired, Ending, PastRun, Process, RunSpec, pipeline_of
 from headrace.state import run_folders
 from headrace.supervisor import process, restarts, run_outcome
@@ -29,7 +28,6 @@ from headrace.supervisor.situation import (
     Launch,
     PolicyLimits,
     Reap,
-    ResolveAlert,
     RunDecision,
     Situation,
     Wait,
@@ -132,16 +130,13 @@ class Keeper:
         pruned = run_folders.prune(self.shared.places, [run.spec for run in self.past])
         self.past = [run for run in self.past if run.spec.run not in pruned]
 
-    def situation(
-        self, survivors: tuple[str, ...], open_alerts: frozenset[str], is_going_down: bool
-    ) -> Situation:
+    def situation(self, survivors: tuple[str, ...], is_going_down: bool) -> Situation:
         return Situation(
             desired=self.desired,
             live=self.live.snapshot() if self.live is not None else None,
             past=tuple(self.past),
             limits=self.limits,
             survivors=survivors,
-            open_alerts=open_alerts,
             is_going_down=is_going_down,
         )
 
@@ -159,8 +154,6 @@ class Keeper:
                     count = process.end_runs(runs, self.shared.places.state)
                     text = f"killed {count} remaining processes of {', '.join(runs)}"
                     self._record_once("reaped", text, now)
-                case OpenAlert() | ResolveAlert():
-                    self._alert(decision, now)
                 case GiveUp(reason):
                     self._record_once("gave_up", f"needs attention: {reason}", now)
                 case Wait(until, reason, attempt) if attempt is not None and self.past:
@@ -218,13 +211,6 @@ class Keeper:
         self._record("run_ended", f"{exit_.ending}: {judgement.cause(exit_)}", now, spec.run)
         if not self._remember(PastRun(spec, exit_, ended_at=now), at):
             run_folders.remove(self.shared.places, spec.run)  # or each attempt would leave a folder
-
-    def _alert(self, decision: OpenAlert | ResolveAlert, now: float) -> None:
-        history, at = self.shared.history, self.shared.wall()
-        if isinstance(decision, OpenAlert):
-            history.open_alert(decision, at, now)
-        else:
-            history.resolve_alert(decision.key, at, now)
 
     def _record_once(self, kind: str, text: str, now: float) -> None:
         if kind not in self._recorded:

@@ -28,6 +28,7 @@ from headrace.supervisor.store_writer import StoreWriter
 logger = logging.getLogger(__name__)
 
 JUDGE_S = 2.0
+JUDGE_ALL_S = 30.0  # a query that reports nothing: some problems grow with time
 CHUNKS_PER_TICK = 8  # each is read, folded and stored before the next
 NOBODY = Process(0, 0.0, "")
 
@@ -68,6 +69,7 @@ class RunningDriver:
         self.orders = Orders()
         self.exit_seen_at: float | None = None
         self._judged: tuple[float, Mapping[str, tuple[Finding, ...]]] = -JUDGE_S, {}
+        self._findings: dict[str, tuple[float, tuple[object, ...], tuple[Finding, ...]]] = {}
         self.is_over = False
         self.was_found_over = False
         self._is_signalled = True
@@ -106,11 +108,23 @@ class RunningDriver:
         return self._events.is_at_end
 
     def findings(self, limits: HealthLimits, now: float) -> Mapping[str, tuple[Finding, ...]]:
-        """Problems of the running queries. Evaluated every few seconds, not in every tick."""
-        judged_at, _ = self._judged
-        if now - judged_at >= JUDGE_S:
-            self._judged = now, table.by_query(self.view, limits)
-        return self._judged[1]
+        """Problems of the running queries. Evaluated every few seconds, not in every tick, and only
+        for queries that have reported something, or after a while."""
+        judged_at, before = self._judged
+        if now - judged_at < JUDGE_S:
+            return before
+        found = {}
+        for name, query in self.view.queries.items():
+            facts = (query.series, query.outage, query.inputs, query.examples, query.stopped,
+                     query.terminated_at)  # fmt: skip
+            at, known, findings = self._findings.get(name, (-JUDGE_ALL_S, (), ()))
+            if now - at >= JUDGE_ALL_S or not _are_same(facts, known):
+                findings = table.of_query(self.view, query, limits)
+                self._findings[name] = now, facts, findings
+            if findings:
+                found[name] = findings
+        self._judged = now, found
+        return found
 
     def snapshot(self) -> LiveRun:
         view = self.view
@@ -165,3 +179,8 @@ class RunningDriver:
             about = {"pipeline": self.spec.pipeline, "run": self.spec.run}
             logger.error("orders could not be written: %s", exc, extra=about)
         self.orders = orders
+
+
+def _are_same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """The very same objects: comparing their values would cost as much as judging them."""
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

@@ -33,7 +33,7 @@ Start = Callable[[list[str], Path, Path], Companion]
 
 def create_sidecars(settings: Settings, places: StatePaths) -> tuple[Sidecar, Sidecar]:
     """The page, if it is enabled, and the relay, once a deployed pipeline needs it: one that uses a
-    broker, or any if a channel is set or metrics are exported."""
+    broker, or any if a channel is set, metrics are exported or a rule has SQL."""
     page = Sidecar(
         "the page's process", "headrace.web.main", settings, places.web_log,
         lambda: settings.web.enabled,
@@ -43,7 +43,8 @@ def create_sidecars(settings: Settings, places: StatePaths) -> tuple[Sidecar, Si
         "the relay", "headrace.relay.main", settings, places.relay_log,
         lambda: bool(alert_topic_status.read(places))  # the relay must clear them
         or any(
-            current.read().metrics or current.read().notify or _reads_a_broker(places, wanted)
+            current.read().metrics or current.read().notify or current.read().has_sql_rules
+            or _reads_a_broker(places, wanted)
             for wanted in desired.read_all(places)
         ),
     )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.health.run_view import RunView
-from headrace.model.alerts import OpenAlert
 from headrace.model.limits import DrainLimits, HealthLimits, RestartLimits, WatchdogLimits
 from headrace.model.runs import Desired, Orders, PastRun, RunSpec
 
@@ -41,7 +40,6 @@ class Situation:
     past: tuple[PastRun, ...] = ()
     limits: PolicyLimits = field(default_factory=PolicyLimits)
     survivors: tuple[str, ...] = ()
-    open_alerts: frozenset[str] = frozenset()
     is_going_down: bool = False
 
 
@@ -103,10 +101,5 @@ class DumpThreads:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ResolveAlert:
-    key: str
-
-
 RunDecision = Drain | Cut | Kill | DumpThreads  # about a live run
-Decision = RunDecision | Launch | Reap | Hold | GiveUp | Wait | OpenAlert | ResolveAlert
+Decision = RunDecision | Launch | Reap | Hold | GiveUp | Wait

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -57,8 +57,8 @@ class StoreWriter:
             "history": _File("history.db", lambda: db.open_history(places.history)),
             "alerts": _File("alerts.db", lambda: db.open_alerts(places.alerts)),
         }
-        self._open_keys: set[str] | None = None
-        self._keys_of = 0
+        self._open_rules: Mapping[str, str] | None = None
+        self._rules_of = 0
         self._has_alert = False
 
     @property
@@ -108,27 +108,30 @@ class StoreWriter:
     def record_request(self, request: Request, text: str, now: float) -> None:
         self._write(now, lambda conn: audit.add(conn, request, text))
 
-    def open_keys(self, now: float) -> frozenset[str]:
-        """Keys of the open alerts of rules, cached between ticks."""
+    def open_rules(self, now: float) -> Mapping[str, str] | None:
+        """The severity of each open alert of rules, by key, cached between ticks: the same object
+        until one changes. None if it cannot be read and is not known."""
         file = self._files["alerts"]
-        if self._open_keys is None or self._keys_of != file.times_opened:
-            keys = file.use(now, alerts.open_keys_of_rules)
-            if keys is None:
-                return frozenset(self._open_keys or ())
-            self._open_keys, self._keys_of = keys, file.times_opened
-        return frozenset(self._open_keys)
+        if self._open_rules is None or self._rules_of != file.times_opened:
+            found = file.use(now, alerts.open_rules)
+            if found is not None:
+                self._open_rules, self._rules_of = found, file.times_opened
+        return self._open_rules
+
+    def open_keys(self, now: float) -> frozenset[str]:
+        return frozenset(self.open_rules(now) or ())
 
     def open_alert(self, alert: OpenAlert, at: float, now: float) -> bool:
         """True if it is in the store; otherwise the caller tries again."""
         done = self._files["alerts"].use(now, lambda conn: alerts.open_once(conn, alert, at))
-        if done is not None and self._open_keys is not None:
-            self._open_keys.add(alert.key)
+        if done is not None and self._open_rules is not None:
+            self._open_rules = {**self._open_rules, alert.key: alert.severity}
         return done is not None
 
     def resolve_alert(self, key: str, at: float, now: float) -> bool:
         done = self._files["alerts"].use(now, lambda conn: alerts.resolve(conn, key, at))
-        if done is not None and self._open_keys is not None:
-            self._open_keys.discard(key)
+        if done is not None and self._open_rules is not None:
+            self._open_rules = {k: v for k, v in self._open_rules.items() if k != key}
         return done is not None
 
     def take_rows(

@@ -19,6 +19,8 @@ MOST = 0.5  # a problem, whatever the past
 def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
     if future_times.is_watermark_ahead(query, limits):
         return  # that is why they are late
+    if not shares.is_ever(query.series, "late", "late.of", JUMP):
+        return
     few = replace(limits, rows_min=max(GROUPS_MIN, limits.rows_min // 5))
     shift = shares.shift(query.series, "late", "late.of", few)
     if shift is None or shift.part < LATE_MIN:

@@ -14,6 +14,8 @@ JUMP = 0.1
 
 
 def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Finding]:
+    if not shares.is_ever(query.series, "quarantine.bad", "quarantine.in", JUMP):
+        return
     shift = shares.shift(query.series, "quarantine.bad", "quarantine.in", limits)
     if shift is None or not (shift.share >= MOST or shift.is_jump(JUMP)):
         return

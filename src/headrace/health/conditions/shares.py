@@ -46,6 +46,15 @@ class Shift:
         return self.share >= self.before_max + by and self.share >= times * self.before
 
 
+def is_ever(series: Series, part: str, whole: str, share: float) -> bool:
+    """In any bucket. If not, no shift is as large: most queries need no further look."""
+    for bucket in series.buckets:
+        count = bucket.sums.get(part)
+        if count and count >= share * bucket.sums.get(whole, 0.0):
+            return True
+    return False
+
+
 def shift(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift | None:
     """None with too few rows.
 
@@ -58,9 +67,9 @@ def shift(series: Series, part: str, whole: str, limits: HealthLimits) -> Shift 
         return None
     share = _share(newest, part, whole)
     begin = len(buckets) - len(newest)
-    while begin > 0 and _share(buckets[begin - 1 : begin], part, whole) >= share / 2 > 0:
+    while begin > 0 and _share_of(buckets[begin - 1], part, whole) >= share / 2 > 0:
         begin -= 1
-    while begin < len(buckets) - 1 and _share(buckets[begin : begin + 1], part, whole) < share / 2:
+    while begin < len(buckets) - 1 and _share_of(buckets[begin], part, whole) < share / 2:
         begin += 1  # the window began before the change did
     return _shift(buckets[begin:], buckets[:begin], part, whole, limits)
 
@@ -107,11 +116,12 @@ def recent(series: Series, whole: str, limits: HealthLimits) -> list[Bucket]:
     """The newest window, extended until it has enough rows. Empty: too few."""
     buckets = _with_rows(series, whole)
     found: list[Bucket] = []
+    rows = 0.0
     for bucket in reversed(buckets):
-        is_enough = total(found, whole) >= limits.rows_min
-        if is_enough and buckets[-1].end - bucket.begin > limits.window_s:
+        if rows >= limits.rows_min and buckets[-1].end - bucket.begin > limits.window_s:
             break
         found.insert(0, bucket)
+        rows += bucket.sums.get(whole, 0.0)
     return found if total(found, whole) >= limits.rows_min else []
 
 
@@ -131,12 +141,17 @@ def _share(buckets: list[Bucket], part: str, whole: str) -> float:
     return min(1.0, total(buckets, part) / max(1.0, total(buckets, whole)))
 
 
+def _share_of(bucket: Bucket, part: str, whole: str) -> float:
+    return min(1.0, bucket.sums.get(part, 0.0) / max(1.0, bucket.sums.get(whole, 0.0)))
+
+
 def _highest(buckets: list[Bucket], part: str, whole: str, rows_min: int) -> float:
     """Over ranges of at least `rows_min` rows, so that a single row does not decide."""
-    highest, held = 0.0, list[Bucket]()
+    highest = held_part = held = 0.0
     for bucket in buckets:
-        held.append(bucket)
-        if total(held, whole) >= rows_min:
-            highest = max(highest, _share(held, part, whole))
-            held = []
+        held_part += bucket.sums.get(part, 0.0)
+        held += bucket.sums.get(whole, 0.0)
+        if held >= rows_min:
+            highest = max(highest, min(1.0, held_part / max(1.0, held)))
+            held_part = held = 0.0
     return highest

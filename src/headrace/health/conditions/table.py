@@ -39,8 +39,15 @@ CONDITIONS: tuple[Condition, ...] = (
 
 
 def by_query(view: RunView, limits: HealthLimits) -> dict[str, tuple[Finding, ...]]:
-    found = {name: _findings(view, query, limits) for name, query in view.queries.items()}
+    found = {name: of_query(view, query, limits) for name, query in view.queries.items()}
     return {name: findings for name, findings in found.items() if findings}
+
+
+def of_query(view: RunView, query: QueryView, limits: HealthLimits) -> tuple[Finding, ...]:
+    if query.stopped is not None or query.terminated_at is not None:
+        return ()
+    found = [finding for condition in CONDITIONS for finding in condition(view, query, limits)]
+    return tuple(replace(finding, query=finding.query or query.name) for finding in found)
 
 
 def from_warnings(definition: Definition) -> tuple[Finding, ...]:
@@ -58,10 +65,3 @@ def from_warnings(definition: Definition) -> tuple[Finding, ...]:
         )
         for warning in definition.warnings
     )
-
-
-def _findings(view: RunView, query: QueryView, limits: HealthLimits) -> tuple[Finding, ...]:
-    if query.stopped is not None or query.terminated_at is not None:
-        return ()
-    found = [finding for condition in CONDITIONS for finding in condition(view, query, limits)]
-    return tuple(replace(finding, query=finding.query or query.name) for finding in found)

@@ -1,0 +1,1 @@
+"""The conditions under which Headrace opens an alert by itself: pure functions of facts."""
