@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from headrace.alerts import channels
 from headrace.alerts.notifiers.notifier import DeliveryError
+from headrace.config import Settings
 from headrace.errors import ConfigError, ControlError, NotifyError
 from headrace.failures.redaction import redact
 from headrace.model.notices import Notice, NoticeKind
@@ -16,9 +19,10 @@ from headrace.secrets import resolved_values
 from headrace.spelling import suggest
 from headrace.state.installation_id import home
 from headrace.store import alerts as stored
-from headrace.store import db, deliveries
+from headrace.store import db, deliveries, silences
 from headrace.store.alerts import StoredAlert
 from headrace.store.deliveries import Delivery
+from headrace.store.silences import Silence
 
 SHOWN_MAX = 1_000
 
@@ -55,13 +59,7 @@ def show(work: Workspace, number: int) -> tuple[StoredAlert, list[Delivery]]:
 def send_test(work: Workspace, name: str) -> dict[str, str]:
     """Sends a test notice and resolves it. Returns the replies of the service."""
     settings = work.settings
-    if name not in settings.notify:
-        raise ConfigError(
-            f"Unknown channel {name!r}.",
-            why=f"Channels: {', '.join(settings.notify) or 'none'}.",
-            fix=suggest(name, settings.notify, f"Add [notify.{name}] to headrace.toml."),
-            slug="unknown-channel",
-        )
+    check_channel(settings, name)
     where = settings.place("notify", name)
     channel = channels.build_channel(name, settings.notify[name], where)
     now = time.time()
@@ -84,3 +82,25 @@ def send_test(work: Workspace, name: str) -> dict[str, str]:
                 else "Check that the service can be reached from this machine.",
             ) from exc
     return replies
+
+
+def check_channel(settings: Settings, name: str) -> None:
+    """Raises if there is no channel with this name."""
+    if name not in settings.notify:
+        raise ConfigError(
+            f"Unknown channel {name!r}.",
+            why=f"Channels: {', '.join(settings.notify) or 'none'}.",
+            fix=suggest(name, settings.notify, f"Add [notify.{name}] to headrace.toml."),
+            slug="unknown-channel",
+        )
+
+
+def active_silences(work: Workspace, at: float) -> list[Silence]:
+    return db.read(work.places.alerts, partial(silences.list_silences, at=at)) or []
+
+
+def to_json(alert: StoredAlert, active: Sequence[Silence], at: float) -> dict[str, Any]:
+    """The form of an alert on the page, in the API and on the command line. `silenced_until`: null
+    if no silence applies to it."""
+    found = silences.find(active, alert, at) if alert.resolved_at is None else None
+    return {**alert.to_json(), "silenced_until": found.until if found else None}
