@@ -185,7 +185,7 @@ def test_a_key_that_may_only_view_has_no_buttons(shop: Project, browser: Browser
     with served(shop) as url:
         seen = opened(shop, browser, url, "/alerts", Role.VIEW)
         page = seen.page
-        page.wait_for_selector("section[aria-labelledby=channels] td")
+        page.wait_for_selector("[data-channel=pager]")
         assert page.locator("main button").count() == 0
         page.goto(f"{url}/alerts/2")
         page.wait_for_selector("#facts")

@@ -1,5 +1,5 @@
 // All alerts: what is open, who looks after it, what is silenced; and the channels that send notices.
-import { ago, api, choose, chosen, h, live, main, message, number, path, refresh, show, span, table, timestamp } from "./core.js";
+import { ago, api, choose, chosen, h, live, main, message, number, path, refresh, show, span, timestamp } from "./core.js";
 import { act, buttons, deliveryState, endButton, mayAct, scope, severity, SEVERITIES, state, stateOf, subject, until } from "./alert_parts.js";
 
 const SHOWN = 200;
@@ -29,8 +29,8 @@ live(async () => {
   showFilters(seen.alerts);
   show(list, alerts(found), found.length > SHOWN ? h("p", { class: "muted" }, `Showing the newest ${SHOWN} of ${number(found.length)}.`) : null,
     seen.is_cut ? h("p", { class: "muted" }, `There are more alerts; only the newest ${number(seen.alerts.length)} are searched.`) : null);
-  show(silences, h("h2", { id: "silences" }, "Silences"), silenceTable((await api("/api/silences")).silences));
-  show(channels, h("h2", { id: "channels" }, "Channels"), ...channelTable((await api("/api/channels")).channels));
+  show(silences, h("h2", { id: "silences" }, "Silences"), silenceList((await api("/api/silences")).silences));
+  show(channels, h("h2", { id: "channels" }, "Channels"), ...channelList((await api("/api/channels")).channels));
 });
 
 function count(open) {
@@ -59,8 +59,8 @@ function showFilters(alerts) {
 
 function select(key, label, options) {
   const set = (value) => { wanted[key] = value; choose(key, value); refresh(); };
-  return [h("label", { for: `filter-${key}` }, label),
-    h("select", { id: `filter-${key}`, onchange: (event) => set(event.target.value) }, options.map(([value, text]) => h("option", { value, selected: value === wanted[key] }, text)))];
+  return h("span", { class: "field" }, h("label", { for: `filter-${key}` }, label, " "),
+    h("select", { id: `filter-${key}`, onchange: (event) => set(event.target.value) }, options.map(([value, text]) => h("option", { value, selected: value === wanted[key] }, text))));
 }
 
 function alerts(found) {
@@ -76,26 +76,25 @@ function alerts(found) {
     h("div", { class: "row" }, buttons(one)))));
 }
 
-function silenceTable(found) {
-  return table([
-    { name: "covers", get: (one) => scope(one) },
-    { name: "reason", get: (one) => one.reason },
-    { name: "by", get: (one) => one.by },
-    { name: "ends", get: (one) => h("span", { class: "nowrap", title: timestamp(one.until) }, `in ${until(one.until)}`) },
-    { name: "", get: endButton },
-  ], found, "No alerts are silenced.");
+function silenceList(found) {
+  if (!found.length) return h("p", { class: "muted" }, "No alerts are silenced.");
+  return h("ul", { class: "alerts" }, found.map((one) => h("li", { class: "card", "data-silence": one.id },
+    h("div", {}, h("span", { class: "state off", title: `until ${timestamp(one.until)}` }, until(one.until))),
+    h("div", {}, h("b", {}, scope(one)), h("p", { class: "small tight" }, one.reason, h("span", { class: "muted" }, ` · by ${one.by}, until ${timestamp(one.until)}`))),
+    h("div", {}),
+    h("div", { class: "row" }, endButton(one)))));
 }
 
-function channelTable(found) {
+function channelList(found) {
   if (!found.length) return [h("p", { class: "muted" }, "No channels. To send notices to people, add ", h("code", {}, "[notify.NAME]"), " to headrace.toml.")];
-  return [h("p", { class: "muted small" }, "Where notices are sent. A test sends one notice and then resolves it."), table([
-    { name: "channel", get: (one) => h("b", {}, one.name) },
-    { name: "kind", get: (one) => one.kind },
-    { name: "receives", get: (one) => route(one) },
-    { name: "last delivery", get: (one) => (one.problem ? h("span", { class: "bad" }, one.problem) : one.state ? [deliveryState(one.state), " ", ago(one.at), one.state === "sent" ? "" : h("div", { class: "small" }, one.reply)] : "none yet") },
-    { name: "last sent", get: (one) => ago(one.sent_at) },
-    { name: "", get: (one) => (mayAct && !one.problem ? h("button", { type: "button", class: "quiet", id: `test-${one.name}`, "aria-label": `Test channel ${one.name}`, onclick: () => test(one) }, "Test") : "") },
-  ], found, "")];
+  return [h("p", { class: "muted small" }, "Where notices are sent. A test sends one notice and then resolves it."),
+    h("ul", { class: "alerts" }, found.map((one) => h("li", { class: "card", "data-channel": one.name },
+      h("div", {}, one.problem ? h("span", { class: "state bad" }, "invalid") : one.state ? deliveryState(one.state) : h("span", { class: "state off" }, "unused")),
+      h("div", {}, h("b", {}, one.name), ` ${one.kind}`,
+        h("p", { class: "small muted tight" }, one.problem || [`receives ${route(one)} · last sent `, ago(one.sent_at)]),
+        one.state && one.state !== "sent" && !one.problem ? h("p", { class: "small tight" }, "last attempt ", ago(one.at), ": ", one.reply) : null),
+      h("div", {}),
+      h("div", { class: "row" }, mayAct && !one.problem ? h("button", { type: "button", class: "quiet", id: `test-${one.name}`, "aria-label": `Test channel ${one.name}`, onclick: () => test(one) }, "Test") : null))))];
 }
 
 function route(one) {
