@@ -59,6 +59,7 @@ PROCESSES = {
     "headrace.supervisor.process": "the room for it",
     "headrace.project.sql_workers": "a question of the page must be ended hard, and the web never"
     " imports the supervisor; headrace sql has the same limits",
+    "headrace.project.channel_test": "a service that hangs must not hold a thread of the page",
 }
 
 # module -> why it may call eval, exec or print

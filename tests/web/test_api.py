@@ -133,7 +133,9 @@ def test_an_empty_project_shows_the_first_steps(inside: Visitor) -> None:
     assert seen["pipelines"] == []
     assert seen["notice"] is None
     assert any("headrace" in hint for hint in seen["hints"])
-    assert inside.get("/api/alerts") == {"alerts": []}
+    assert inside.get("/api/alerts") == {"alerts": [], "is_cut": False}
+    assert inside.get("/api/silences") == {"silences": []}
+    assert inside.get("/api/channels") == {"channels": []}
     assert inside.get("/api/audit") == {"audit": []}
     assert inside.get("/api/live") == {"tables": []}
     assert inside.get("/api/checkpoints") == {"checkpoints": []}
@@ -497,16 +499,18 @@ def documented_name(endpoint: Endpoint) -> str:
 
 
 def test_every_field_of_a_response_is_in_the_docs(inside: Visitor) -> None:
-    """Those of SQL and live tables: test_sql_over_http.py."""
+    """Those of SQL and live tables: test_sql_over_http.py; of one alert, silences and channels:
+    test_alerts_over_http.py."""
     run = with_history(inside.project)
     fields = {row.endpoint for row in documented_fields()}
+    elsewhere = ("/api/live", "/api/sql", "/api/quar", "/api/alerts/", "/api/sil", "/api/chan")
     wrong = []
     for endpoint in API:
         name, path = documented_name(endpoint), endpoint.path
         if openapi.JSON not in endpoint.kinds or path == "/api/openapi.json":
             continue
         assert name in fields
-        if name.startswith("GET") and not path.startswith(("/api/live", "/api/sql", "/api/quar")):
+        if name.startswith("GET") and not path.startswith(elsewhere):
             url = path.format(pipeline="hello", run=run, request="x")
             wrong += [f"{name} {field}" for field in undocumented(name, inside.get(url))]
 

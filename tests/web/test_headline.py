@@ -15,7 +15,7 @@ from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.status import PipelineStatus, QueryStatus, State
 from headrace.web import graph as web_graph
 from headrace.web import pipeline_views
-from headrace.web.headline import headline
+from headrace.web.headline import Alert, headline
 from headrace.web.live_tables import current_window
 from headrace.web.pipeline_rates import QueryRates, pipeline_rates, sources_by_query
 
@@ -58,10 +58,39 @@ def test_without_a_problem_it_is_healthy() -> None:
 def test_an_alert_or_a_missed_target_is_never_healthy(
     rows: Any, alerts: list[str], level: str, text: str
 ) -> None:
-    found = headline(rows, alerts)
+    found = headline(rows, [Alert(severity) for severity in alerts])
 
     assert (found["level"], found["text"]) == (level, text)
     assert "Healthy" not in found["text"]
+
+
+ACKNOWLEDGED, SILENCED = {"is_acknowledged": True}, {"is_silenced": True}
+
+
+@pytest.mark.parametrize(
+    ("alerts", "level", "text"),
+    [
+        ([Alert("critical", **ACKNOWLEDGED)], "busy", "1 open alert (critical), acknowledged"),
+        ([Alert("info", **SILENCED)], "busy", "1 open alert, silenced"),
+        ([Alert("critical", **ACKNOWLEDGED), Alert("warning", **ACKNOWLEDGED)], "busy",
+         "2 open alerts (1 critical), all acknowledged"),
+        ([Alert("critical", **ACKNOWLEDGED), Alert("error")], "bad",
+         "2 open alerts (1 critical, 1 error), 1 acknowledged"),
+        ([Alert("critical", **SILENCED), Alert("error", True, True), Alert("info")], "busy",
+         "3 open alerts (1 critical, 1 error), 1 acknowledged, 1 silenced"),
+    ],
+)  # fmt: skip
+def test_an_alert_that_a_person_handles_is_open_but_not_urgent(
+    alerts: list[Alert], level: str, text: str
+) -> None:
+    found = headline([row("a")], alerts)
+
+    assert (found["level"], found["text"]) == (level, f"{text}; a is running and keeping up.")
+    assert found["alerts"] == len(alerts)
+    assert found["acknowledged"] == sum(one.is_acknowledged for one in alerts)
+    assert found["problems"] == sum(
+        one.severity in ("critical", "error") and not one.is_handled for one in alerts
+    )
 
 
 @pytest.mark.parametrize(

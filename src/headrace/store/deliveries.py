@@ -227,3 +227,27 @@ def of_alert(conn: db.Store, alert: int, limit: int = 100) -> list[Delivery]:
         (alert, limit),
     )
     return [Delivery(**{**dict(row), "state": DeliveryState(row["state"])}) for row in found]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRecord:
+    """How deliveries to a channel go: the last one, or the one that waits; and the last success."""
+
+    last: Delivery | None = None
+    sent_at: float | None = None
+
+
+def by_channel(conn: db.Store) -> dict[str, ChannelRecord]:
+    found = db.rows(
+        conn,
+        "SELECT channel, kind, key, state, max(at) AS at, attempts, reply FROM deliveries"
+        " WHERE state <> ? GROUP BY channel, state ORDER BY state = ?, max(at)",
+        (str(DeliveryState.SKIPPED), str(DeliveryState.WAITING)),
+    )
+    records: dict[str, ChannelRecord] = {}
+    for row in found:
+        delivery = Delivery(**{**dict(row), "state": DeliveryState(row["state"])})
+        sent_at = delivery.at if delivery.state is DeliveryState.SENT else None
+        known = records.get(delivery.channel, ChannelRecord())
+        records[delivery.channel] = ChannelRecord(delivery, known.sent_at or sent_at)
+    return records

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from headrace.errors import ConfigError, ControlError, error_from_dict
-from headrace.model.requests import Action
+from headrace.model.requests import Action, Request
 from headrace.project import control
 from headrace.project.workspace import resolve_pipeline
 from headrace.state import requests
@@ -39,10 +39,14 @@ def _request(visit: Visit, what: Action, version: str = "") -> dict[str, Any]:
     work = visit.site.workspace()
     control.require_supervisor(work)
     pipeline = resolve_pipeline(work, visit.path["pipeline"])
+    return leave(visit, replace(control.request(work, what, pipeline), version=version))
+
+
+def leave(visit: Visit, request: Request) -> dict[str, Any]:
+    """Leaves the request for the supervisor, in the name of the user."""
+    control.require_supervisor(visit.site.workspace())
     visit.feed.action_limit.check(visit.user.by, "actions")
-    request = control.request(work, what, pipeline)
-    request = replace(request, by=f"{visit.user.by} (page)", version=version)
-    requests.leave(work.places, request)
+    requests.leave(visit.site.places, replace(request, by=f"{visit.user.by} (page)"))
     return _await_reply(visit, request.id, REPLY_S)
 
 

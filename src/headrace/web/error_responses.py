@@ -12,11 +12,22 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from headrace.errors import ConfigError, ControlError, Error, Problems, SetupError, StoreError
+from headrace.errors import (
+    ConfigError,
+    ControlError,
+    Error,
+    NotifyError,
+    Problems,
+    SetupError,
+    StoreError,
+)
 
 logger = logging.getLogger(__name__)
 
-NOT_FOUND = {"unknown-name", "unknown-run", "unknown-quarantine", "unknown-table", "no-runs"}
+NOT_FOUND = {
+    "unknown-name", "unknown-run", "unknown-quarantine", "unknown-table", "no-runs",
+    "unknown-alert", "unknown-silence", "unknown-channel",
+}  # fmt: skip
 STATUS_BY_SLUG = {
     **dict.fromkeys(NOT_FOUND, 404),
     "no-login": 401,
@@ -24,6 +35,7 @@ STATUS_BY_SLUG = {
     "not-allowed": 403,
     "foreign-origin": 403,
     "bad-host": 400,
+    "bad-silence": 400,
     "not-json": 415,
     "too-large": 413,
     "too-many": 429,
@@ -42,6 +54,8 @@ def status_of(error: Error) -> int:
         return STATUS_BY_SLUG[error.code]
     if isinstance(error, StoreError | SetupError):
         return 503
+    if isinstance(error, NotifyError):
+        return 502
     return 409 if isinstance(error, ControlError) else 400
 
 

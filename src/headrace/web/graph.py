@@ -108,3 +108,22 @@ def _edge_rates(
         if query.name in output_rates:
             rates[query.name, _sink_id(query)] = output_rates[query.name]
     return rates
+
+
+def affected_sinks(
+    definition: Definition, query: str | None, settings: Settings
+) -> list[dict[str, Any]]:
+    """The sinks of a query and of all queries that read its output, or of the whole pipeline."""
+    inputs = {node.name: node.inputs for node in definition.nodes}
+    inputs |= {one.name: one.inputs for one in definition.queries}
+
+    def reads(name: str, seen: frozenset[str] = frozenset()) -> bool:
+        if query is None or name == query:
+            return True
+        return name not in seen and any(reads(one, seen | {name}) for one in inputs.get(name, ()))
+
+    return [
+        {"query": one.name, "name": sink_name(one, settings), "kind": one.sink.get("kind")}
+        for one in definition.queries
+        if reads(one.name)
+    ]

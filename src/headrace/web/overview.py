@@ -10,7 +10,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +19,15 @@ from headrace.explore.catalog import column, sql_name
 from headrace.health import summary
 from headrace.model.runs import Desired, Run
 from headrace.model.status import PipelineStatus
+from headrace.project import alerts as project_alerts
 from headrace.project import status as project_status
 from headrace.project.sql_workers import QueryWorkers
 from headrace.project.workspace import Workspace
 from headrace.state import definitions, desired
-from headrace.store import alerts, db, progress, runs
-from headrace.store.alerts import StoredAlert
+from headrace.store import alerts, db, progress, runs, silences
 from headrace.store.progress import MinuteRate
 from headrace.web import live_tables
-from headrace.web.headline import headline
+from headrace.web.headline import Alert, headline
 from headrace.web.pipeline_rates import QueryRates, current_rates, pipeline_rates, sources_by_query
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class _Stored:
     restarts: dict[str, int] = field(default_factory=dict)
     rates: list[MinuteRate] = field(default_factory=list)
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
-    alerts: list[StoredAlert] | None = None  # None: they cannot be read
+    alerts: list[dict[str, Any]] | None = None  # the open ones; None: they cannot be read
     notices: list[str] = field(default_factory=list)
 
 
@@ -80,10 +79,10 @@ class OverviewBuilder:
             "profile": self._site.settings.profile,
             "supervisor": {"pid": seen.supervisor.pid} if seen.supervisor else None,
             "notice": " ".join([*stored.notices, *filter(None, [seen.notice])]) or None,
-            "headline": headline(rows, None if opened is None else [a.severity for a in opened]),
+            "headline": headline(rows, None if opened is None else [_brief(one) for one in opened]),
             "hints": list(seen.hints),
             "pipelines": rows,
-            "alerts": [alert.to_json() for alert in (opened or [])[:ALERTS_SHOWN]],
+            "alerts": (opened or [])[:ALERTS_SHOWN],
             "live": self._live(now),
         }
 
@@ -98,6 +97,7 @@ class OverviewBuilder:
         sources = sources_by_query(definition)
         now_rates = current_rates(status.queries, sources)
         mine = [rate for rate in stored.rates if rate.pipeline == status.name]
+        opened = [one for one in stored.alerts or () if one["pipeline"] == status.name]
         return {
             **status.to_json(),
             "edited": self._is_edited(status),
@@ -108,9 +108,8 @@ class OverviewBuilder:
             "deployed_by": item.by if item else None,
             "deployed_at": item.at if item else None,
             "restarts_today": stored.restarts.get(status.name, 0),
-            "alerts": None
-            if stored.alerts is None
-            else sum(alert.pipeline == status.name for alert in stored.alerts),
+            "alerts": None if stored.alerts is None else len(opened),
+            "alerts_handled": sum(_brief(one).is_handled for one in opened),
             "rates": _rates_over_time(mine, sources),
             "failure": stored.failures.get(status.name),
         }
@@ -129,8 +128,13 @@ class OverviewBuilder:
             db.read(places.history, read_history)
         except Error as exc:
             stored.notices.append(_unreadable("history", exc))
+
+        def read_alerts(conn: db.Store) -> list[dict[str, Any]]:
+            active = silences.list_silences(conn, now)
+            found = alerts.list_alerts(conn, limit=ALERTS_MAX)
+            return [project_alerts.to_json(alert, active, now) for alert in found]
+
         try:
-            read_alerts = partial(alerts.list_alerts, limit=ALERTS_MAX)
             stored.alerts = db.read(places.alerts, read_alerts) or []
         except Error as exc:
             stored.notices.append(_unreadable("list of alerts", exc))
@@ -194,6 +198,11 @@ def _rates_over_time(
         total = pipeline_rates(by_query, sources)
         found.append([start, total.input, total.capacity, queries[0].is_complete])
     return found
+
+
+def _brief(alert: Mapping[str, Any]) -> Alert:
+    is_silenced = alert["silenced_until"] is not None
+    return Alert(alert["severity"], alert["acknowledged_at"] is not None, is_silenced)
 
 
 def _unreadable(what: str, error: Error) -> str:

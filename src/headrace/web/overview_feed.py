@@ -41,6 +41,8 @@ class OverviewFeed:
         self.cache = json_responses.Cache()
         self.sql_limit = RateLimit(60, site.clock)
         self.action_limit = RateLimit(30, site.clock)
+        self.test_limit = RateLimit(6, site.clock)
+        self.tests = 0  # of channels, at the moment
         self.wrong_key_limit = RateLimit(10, site.clock)
         self.streams = Streams()
         self._builder = overview.OverviewBuilder(site, self.workers)

@@ -32,9 +32,14 @@ def pipeline(visit: Visit) -> Response:
     return _page(visit, name, "pipeline", pipeline=name)
 
 
-def page_of(name: str, script: str) -> Callable[[Visit], Response]:
-    """A page whose title is the value of `name` in its path."""
-    return lambda visit: _page(visit, visit.path[name], script, **{name: visit.path[name]})
+def page_of(name: str, script: str, kind: str = "") -> Callable[[Visit], Response]:
+    """A page whose title is the value of `name` in its path, after its kind."""
+
+    def show(visit: Visit) -> Response:
+        title = f"{kind} {visit.path[name]}".strip()
+        return _page(visit, title, script, **{name: visit.path[name]})
+
+    return show
 
 
 def _page(visit: Visit, title: str, script: str, **data: Any) -> Response:

@@ -1,4 +1,4 @@
-"""What the page shows about pipelines: overview, one pipeline, its history, quarantine, alerts.
+"""What the page shows about pipelines: overview, one pipeline, its history, quarantine.
 
 Functions from a `Visit` to JSON; `routes.py` has their paths. Invariant: reads only.
 """
@@ -30,7 +30,7 @@ from headrace.project.workspace import resolve_pipeline
 from headrace.state import definitions, desired, lag
 from headrace.store import alerts as stored_alerts
 from headrace.store import audit as book
-from headrace.store import db, progress
+from headrace.store import db, progress, silences
 from headrace.store import events as recorded
 from headrace.store import runs as stored_runs
 from headrace.store.progress import StoredProgress
@@ -81,7 +81,7 @@ def pipeline(visit: Visit) -> dict[str, Any]:
         ],
         "versions": project_history.versions(work, name),
         "runs": _list(work.places.history, stored_runs.list_runs, limit=10, pipeline=name),
-        "alerts": _list(work.places.alerts, stored_alerts.list_alerts, limit=50, pipeline=name),
+        "alerts": _alerts(visit, name),
         "warnings": [dict(one) for one in definition.warnings] if definition else [],
     }
 
@@ -89,6 +89,15 @@ def pipeline(visit: Visit) -> dict[str, Any]:
 def _list(store: Path, ask: Callable[..., Sequence[Any]], **options: Any) -> list[dict[str, Any]]:
     found = db.read(store, partial(ask, **options), is_optional=True) or ()
     return [item.to_json() for item in found]
+
+
+def _alerts(visit: Visit, pipeline: str) -> list[dict[str, Any]]:
+    def read_open(conn: db.Store) -> list[dict[str, Any]]:
+        active = silences.list_silences(conn, visit.now)
+        found = stored_alerts.list_alerts(conn, limit=50, pipeline=pipeline)
+        return [project_alerts.to_json(one, active, visit.now) for one in found]
+
+    return db.read(visit.site.places.alerts, read_open, is_optional=True) or []
 
 
 def _newest_batches(visit: Visit, status: PipelineStatus) -> dict[str, list[StoredProgress]]:
@@ -280,11 +289,6 @@ def _size(place: Path) -> tuple[int, int]:
         if count > SIZE_FILES_MAX:
             break
     return total, count
-
-
-def alerts(visit: Visit) -> dict[str, Any]:
-    seen = project_alerts.find(visit.site.workspace(), None, is_all=visit.query.get("all") == "1")
-    return {"alerts": [one.to_json() for one in seen]}
 
 
 def audit(visit: Visit) -> dict[str, Any]:

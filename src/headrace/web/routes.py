@@ -15,6 +15,8 @@ from starlette.responses import Response
 from headrace import __version__
 from headrace.web import (
     actions,
+    alert_actions,
+    alert_views,
     auth,
     live_tables,
     openapi,
@@ -64,6 +66,7 @@ PAGES = (
     Endpoint("/quarantine", pages.page("Quarantine", "quarantine"), "Records that failed to parse"),
     Endpoint("/checkpoints", pages.page("Checkpoints", "checkpoints"), "Checkpoints"),
     Endpoint("/alerts", pages.page("Alerts", "alerts"), "Alerts"),
+    Endpoint("/alerts/{alert}", pages.page_of("alert", "alert", "Alert"), "One alert"),
     Endpoint("/audit", pages.page("Audit", "audit"), "Audit log"),
 )
 
@@ -108,7 +111,39 @@ API = (
     Endpoint("/api/sql", sql.run_query, "Run a query", method="POST", body=("sql", "rows")),
     Endpoint("/api/quarantine", pipeline_views.quarantine, "Records that failed to parse"),
     Endpoint("/api/checkpoints", pipeline_views.checkpoints, "The checkpoint of every query"),
-    Endpoint("/api/alerts", pipeline_views.alerts, "Alerts", query=("all",)),
+    Endpoint("/api/alerts", alert_views.list_alerts, "Alerts, newest first", query=("all",)),
+    Endpoint("/api/alerts/{alert}", alert_views.alert, "One alert, with its deliveries"),
+    Endpoint(
+        "/api/alerts/{alert}/acknowledge",
+        alert_actions.acknowledge,
+        "Ask the supervisor to mark an alert as acknowledged by you",
+        access="operate",
+        method="POST",
+    ),
+    Endpoint("/api/silences", alert_views.list_silences, "Active silences", query=("all",)),
+    Endpoint(
+        "/api/silences",
+        alert_actions.silence,
+        "Ask the supervisor to send no notices about some alerts for some time",
+        access="operate",
+        method="POST",
+        body=("pipeline", "query", "rule", "for", "until", "reason"),
+    ),
+    Endpoint(
+        "/api/silences/{silence}/end",
+        alert_actions.end_silence,
+        "Ask the supervisor to end a silence",
+        access="operate",
+        method="POST",
+    ),
+    Endpoint("/api/channels", alert_views.list_channels, "Channels and their deliveries"),
+    Endpoint(
+        "/api/channels/{channel}/test",
+        alert_actions.test_channel,
+        "Send a test notice to a channel",
+        access="operate",
+        method="POST",
+    ),
     Endpoint("/api/audit", pipeline_views.audit, "Audit log, newest first"),
     Endpoint(
         "/api/stream",

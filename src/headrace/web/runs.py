@@ -65,7 +65,7 @@ def run(visit: Visit) -> dict[str, Any]:
         "problems": [dict(problem) for problem in ended.problems] if ended else [],
         "trace": _trace(visit, ended.trace) if ended else None,
     }
-    return _redact_body(visit, body)
+    return visit.redacted(body)
 
 
 def events(visit: Visit) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def events(visit: Visit) -> dict[str, Any]:
         {"at": e.at, "kind": e.kind.value, "query": e.query, "text": history.event_words(e)}
         for e in file.events(history.NOTABLE, EVENT_BYTES)[-LINES_MAX:]
     ]
-    return _redact_body(visit, {"events": items, "position": file.position})
+    return visit.redacted({"events": items, "position": file.position})
 
 
 def log(visit: Visit) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def log(visit: Visit) -> dict[str, Any]:
         lines, position = log_tail.last_lines(path, LINES)
     if search:
         lines = [line for line in lines if search in line.lower()]
-    return _redact_body(visit, {"lines": lines[-LINES_MAX:], "position": position})
+    return visit.redacted({"lines": lines[-LINES_MAX:], "position": position})
 
 
 def _search_log(path: Path, search: str) -> tuple[list[str], int]:
@@ -116,7 +116,7 @@ def bundle(visit: Visit) -> Response:
     places, name = visit.site.places, found.name
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        about = {"run": run(visit), "pipeline": _redact_body(visit, _status(visit, found))}
+        about = {"run": run(visit), "pipeline": visit.redacted(_status(visit, found))}
         archive.writestr(f"{name}/about.json", json.dumps(about, indent=2, default=str))
         for path in _files(places.run(name)):
             content = redact(_end_of(path, BUNDLE_BYTES), visit.site.secrets())
@@ -168,17 +168,3 @@ def _trace(visit: Visit, path: str | None) -> str | None:
     place = Path(path or "")
     is_ours = visit.site.places.runs.resolve() in place.resolve().parents
     return _end_of(place, TRACE_BYTES) if path and is_ours and place.is_file() else None
-
-
-def _redact_body(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
-    """Removes secrets from every string, including those in nested lists and objects."""
-    secrets = visit.site.secrets()
-
-    def clean(value: Any) -> Any:
-        if isinstance(value, str):
-            return redact(value, secrets)
-        if isinstance(value, dict):
-            return {key: clean(item) for key, item in value.items()}
-        return [clean(item) for item in value] if isinstance(value, list | tuple) else value
-
-    return {key: clean(value) for key, value in body.items()}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import secrets
 from headrace.config import Settings
 from headrace.errors import ConfigError
+from headrace.failures.redaction import redact
 from headrace.model.state_paths import StatePaths
 from headrace.project.workspace import Workspace
 from headrace.state.api_keys import Key
@@ -98,3 +99,16 @@ class Visit:
                 f"{name} must be a string of at most {most:,} characters.", slug="bad-value"
             )
         return given
+
+    def redacted(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Removes secrets from every string, including those in nested lists and objects."""
+        secrets = self.site.secrets()
+
+        def clean(value: Any) -> Any:
+            if isinstance(value, str):
+                return redact(value, secrets)
+            if isinstance(value, dict):
+                return {key: clean(item) for key, item in value.items()}
+            return [clean(item) for item in value] if isinstance(value, list | tuple) else value
+
+        return {key: clean(value) for key, value in body.items()}

@@ -55,6 +55,8 @@ if (given) {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
+sessionStorage.removeItem("login-tried"); // see login.js
+
 const proof = () => localStorage.getItem("proof") || "";
 
 /** A URL for streams and downloads, which cannot send headers. */
@@ -75,11 +77,21 @@ export async function api(path, { method = "GET", body = undefined } = {}) {
   const json = await response.json().catch(() => (response.ok ? null : {}));
   if (json === null) throw new Problem({ slug: "unreadable", what: "The server's response is not valid JSON.", fix: "Reload the page." }, response.status);
   if (response.status === 401) {
-    location.replace("/login"); // explains how to log in
+    location.replace(`/login?to=${encodeURIComponent(location.pathname + location.search)}`); // explains how to log in
     await new Promise(() => {});
   }
   if (!response.ok) throw new Problem(json.error || { what: `The request failed (${response.status}).` }, response.status);
   return json;
+}
+
+/** Sends a request to the supervisor and waits for its reply; returns the text of the reply, or null if it has not arrived. */
+export async function ask(url, body = {}) {
+  let reply = await api(url, { method: "POST", body });
+  for (let n = 0; !reply.is_answered && n < 60; n += 1) {
+    await new Promise((done) => setTimeout(done, 500));
+    reply = await api(path("api", "requests", reply.request));
+  }
+  return reply.text;
 }
 
 export function problem(error) {

@@ -1,5 +1,6 @@
 // The first screen: is everything healthy, does it keep up, what failed last, and the live results.
 import { ago, api, capacity, cell, h, live, main, message, ms, notice, number, path, problem, show, span, state } from "./core.js";
+import { severity, state as alertState, stateOf } from "./alert_parts.js";
 import { bars, rates } from "./sparks.js";
 
 live(async () => {
@@ -55,7 +56,7 @@ function card(one, now) {
   return h("article", { class: "card pipeline-card", "data-pipeline": one.name },
     h("div", {},
       h("h2", {}, h("a", { href: path("pipelines", one.name) }, one.name), state(one.state, one.severity),
-        one.alerts ? h("a", { class: "state bad", href: "/alerts" }, `${one.alerts} alert${one.alerts === 1 ? "" : "s"}`) : null,
+        one.alerts ? h("a", { class: `state ${one.alerts > one.alerts_handled ? "bad" : "busy"}`, href: `/alerts?pipeline=${encodeURIComponent(one.name)}` }, `${one.alerts} alert${one.alerts === 1 ? "" : "s"}${handled(one)}`) : null,
         one.edited ? h("span", { class: "state off", title: "The working tree differs from the deployed version" }, "edited since it was deployed") : null),
       h("p", { class: "tight" }, h("span", { class: "why" }, message(one.why)), one.pace ? [" · ", h("b", { class: "pace" }, one.pace)] : ""),
       h("p", { class: "facts small" },
@@ -72,11 +73,14 @@ function card(one, now) {
     rates(one.rates, `input rows per second over the last half hour: ${one.rates.map((p) => `${Math.round(p[1])}${p[3] ? "" : " so far"}`).join(", ")}`));
 }
 
+/** How many of the alerts are acknowledged or silenced. */
+const handled = (one) => (!one.alerts_handled ? "" : one.alerts_handled === one.alerts ? ", handled" : `, ${one.alerts_handled} handled`);
+
 const fact = (name, value) => h("span", {}, h("span", { class: "muted" }, name, " "), h("b", {}, value));
 
 function alert(one, now) {
-  return h("p", { class: "tight" }, h("span", { class: `state ${one.severity === "critical" || one.severity === "error" ? "bad" : "busy"}` }, one.severity), " ",
-    one.title, h("span", { class: "muted small" }, ` ${[one.pipeline, one.query].filter(Boolean).join("/")}, opened `), ago(one.opened_at, now));
+  return h("p", { class: "tight" }, severity(one), " ", stateOf(one) === "open" ? null : [alertState(one), " "],
+    h("a", { href: path("alerts", one.id) }, message(one.title)), h("span", { class: "muted small" }, ` ${[one.pipeline, one.query].filter(Boolean).join("/")}, opened `), ago(one.opened_at, now));
 }
 
 function firstSteps(seen) {

@@ -1,5 +1,6 @@
 // One pipeline: its graph, its queries, why a query is slow, and its history.
-import { ago, api, CAPACITY, capacity, choose, chosen, confirm, data, h, live, main, message, ms, number, path, Problem, problem, refresh, show, span, state, table, timestamp } from "./core.js";
+import { ago, api, ask, CAPACITY, capacity, choose, chosen, confirm, data, h, live, main, message, ms, number, path, Problem, problem, refresh, show, span, state, table, timestamp } from "./core.js";
+import { state as alertState, stateOf } from "./alert_parts.js";
 import { COLOURS, date, draw, line, linkZoom, TIME_AXIS } from "./charts.js";
 import { draw as graph } from "./graph.js";
 
@@ -39,10 +40,18 @@ function top(seen) {
     !seen.supervisor ? h("div", { class: "card busy", role: "alert" }, "The supervisor is not running: nothing is monitored or restarted. ", h("code", {}, "headrace up")) : null,
     ...findings(seen),
     seen.failure ? failure(seen) : null,
-    seen.alerts.length ? h("div", { class: "card bad" }, h("b", {}, `${seen.alerts.length} open alert${seen.alerts.length === 1 ? "" : "s"}: `), seen.alerts.slice(0, 5).map((a) => a.title).join("; "), " ", h("a", { href: "/alerts" }, "all")) : null,
+    alerts(seen.alerts),
     seen.graph ? graph(seen.graph) : h("p", { class: "muted" }, "This is a script: its queries are known only while they run."),
     ...queries(seen),
   ];
+}
+
+function alerts(found) {
+  if (!found.length) return null;
+  const isHandled = found.every((a) => stateOf(a) !== "open");
+  const item = (a) => h("li", {}, h("a", { href: path("alerts", a.id) }, message(a.title)), stateOf(a) === "open" ? "" : [" ", alertState(a)]);
+  return h("div", { class: `card ${isHandled ? "busy" : "bad"}`, id: "open-alerts" }, h("b", {}, `${found.length} open alert${found.length === 1 ? "" : "s"} `),
+    h("a", { href: `/alerts?pipeline=${encodeURIComponent(name)}` }, "all"), h("ul", {}, found.slice(0, 5).map(item)));
 }
 
 /** Problems that no failure reveals, then warnings. */
@@ -147,12 +156,7 @@ async function act(label, what, danger) {
   const showResult = (...nodes) => show(document.getElementById("acted"), ...nodes);
   try {
     showResult(`${label} ${name}: requested…`);
-    let reply = await api(path("api", "pipelines", name, what), { method: "POST", body: {} });
-    for (let n = 0; !reply.is_answered && n < 60; n += 1) {
-      await new Promise((done) => setTimeout(done, 500));
-      reply = await api(path("api", "requests", reply.request));
-    }
-    showResult(reply.text || `${label} ${name}: no reply from the supervisor yet.`);
+    showResult((await ask(path("api", "pipelines", name, what))) || `${label} ${name}: no reply from the supervisor yet.`);
     refresh();
   } catch (error) {
     showResult(problem(error));
