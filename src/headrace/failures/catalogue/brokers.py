@@ -212,6 +212,7 @@ ENTRIES = (
         patterns=(
             r"\bProvisionedThroughputExceeded|\bLimitExceeded(?:Exception)?\b",
             r"\bServerBusy(?:Exception)?\b",
+            r"\bHTTP Error 429\b|\b429 Client Error\b|\bToo Many Requests\b",
         ),
         what="The service is throttling this reader or writer.",
         why="The request rate exceeds the service's limits.",

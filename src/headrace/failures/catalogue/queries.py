@@ -107,6 +107,7 @@ ENTRIES = (
             r"\b(?:NoClassDefFoundError|NoSuchMethodError|IncompatibleClassChangeError"
             r"|AbstractMethodError|UnsupportedClassVersionError)\b",
             r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
+            r"(?P<class>No suitable driver)",
         ),
         what="A library is missing or incompatible with this version of Spark[: data source "
         "{source}][: {class}].",
@@ -125,10 +126,10 @@ ENTRIES = (
         ),
         patterns=(r"CONTEXT_ONLY_VALID_ON_DRIVER", r"Could not serialize object"),
         what="A Python function in the query could not be sent to a worker.",
-        why="The function refers to an object that exists only in the driver, usually the Spark "
-        "session, or the worker could not start.",
+        why="The function refers to an object that exists only in the driver, such as the Spark "
+        "session, a lock or a connection.",
         fix="Inside the function, use the batch's session (`df.sparkSession`) instead of one from "
-        "outside the function. If the worker could not start, see `headrace logs NAME`.",
+        "outside the function, and create locks, connections and clients there, too.",
     ),
     CatalogueEntry(
         "python-runner-slow",
@@ -151,6 +152,18 @@ ENTRIES = (
         why="{message}",
         fix="Follow the instructions in the message. If this checkpoint is being "
         "repartitioned, finish that first.",
+    ),
+    CatalogueEntry(
+        "spark-stopped",
+        FailureKind.HUMAN,
+        patterns=(
+            r"Cannot call methods on a stopped SparkContext",
+            r"'NoneType' object has no attribute '(?:sc|_jsc|_jvm|setCallSite)'",
+        ),
+        what="The Spark session was stopped while a query was using it.",
+        why="Code in the pipeline called stop() on the session or on its Spark context.",
+        fix="Remove the call of stop(): Headrace ends the session when the run ends. Then run "
+        "`headrace up`.",
     ),
     CatalogueEntry(
         "bridge-stuck",
