@@ -466,7 +466,7 @@ def test_every_name_in_the_words_can_be_found_by_a_pattern() -> None:
     for entry in search_order.ENTRIES:
         groups = {g for p in (*entry.patterns, *entry.names) for g in re.compile(p).groupindex}
         used = set(re.findall(r"\{(\w+)\}", entry.what + entry.why + entry.fix))
-        assert used <= groups | {"type", "message", "outer"}, entry.slug
+        assert used <= groups | {"type", "message", "outer", "fingerprint"}, entry.slug
 
 
 def test_spark_s_own_conditions_exist_in_this_spark() -> None:
@@ -495,6 +495,7 @@ def test_an_unknown_failure_says_its_class_and_message_and_where_to_look() -> No
 
     assert verdict.kind == "unknown"
     assert verdict.what == "OddException: flux too low"
+    assert verdict.fingerprint in verdict.why
     assert "headrace logs NAME" in verdict.fix
 
 

@@ -104,6 +104,8 @@ def print_failure(answer: Explanation, failure: Exit, gone: Sequence[str]) -> No
     click.echo(f"  {headline}{place}{batch}{')' if place else ''}")
     for problem in failure.all_problems:
         click.echo(in_words(problem, fix_label=WHAT_TO_DO))
+    if failure.kind:
+        click.echo(click.style("  kind: ", bold=True) + failure.kind)
     if answer.seen:
         click.echo(click.style("  seen: ", bold=True) + answer.seen.in_words())
     for gap in gone:

@@ -91,6 +91,10 @@ def _general(text: str) -> str:
     if text.startswith("{type}"):
         return ""
     text = _OPTIONAL.sub("", text).replace(": {message}", ".").replace("{message}", "")
-    text = text.replace(": {type}", "").replace("{type}", "an exception")
+    text = (
+        text.replace("; its fingerprint is {fingerprint}", "")
+        .replace(": {type}", "")
+        .replace("{type}", "an exception")
+    )
     text = text.replace("|", "\\|").strip()
     return text + "." if text and not text.endswith(".") else text

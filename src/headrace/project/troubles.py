@@ -67,18 +67,19 @@ def _from_finding(found: Finding) -> Trouble:
 
 def _symptoms(status: PipelineStatus, causes: list[Finding], now: float) -> list[Trouble]:
     explained = {cause.query for cause in causes if cause.slug in _DELAYS}
-    troubles = []
+    troubles: list[Trouble] = []
+    quiet: list[Trouble] = []
     if status.state == State.STALLED and not explained:
         troubles.append(_stall(status))
     for query in status.queries:
-        because = "The trouble above delays it." if query.name in explained else None
-        if query.state == State.CATCHING_UP and not because:
+        is_explained = query.name in explained
+        if query.state == State.CATCHING_UP and not is_explained:
             troubles.append(_backlog(query))
         if query.broken_promise:
-            troubles.append(_late(query, because))
-        if status.state in WORKING and not because and (quiet := _silence(query, now)):
-            troubles.append(quiet)
-    return troubles
+            troubles.append(_late(query, is_explained))
+        if status.state in WORKING and not is_explained:
+            quiet += _silence(query, now)
+    return [*troubles, *quiet]
 
 
 def _stall(status: PipelineStatus) -> Trouble:
@@ -107,28 +108,33 @@ def _backlog(query: QueryStatus) -> Trouble:
     )
 
 
-def _late(query: QueryStatus, because: str | None) -> Trouble:
-    if because is None and query.state == State.CATCHING_UP:
-        because = "The query is working through a backlog."
+def _late(query: QueryStatus, is_explained: bool) -> Trouble:
+    cause = "Its batches start too rarely or take too long for this target."
+    fix = (
+        "Use a shorter `every`, more cores, or fewer rows per batch (max_files, max_rows), or set "
+        "a longer `fresh_within`."
+    )
+    if is_explained:
+        cause, fix = "The problem above delays this query.", "Follow the advice above."
+    elif query.state == State.CATCHING_UP:
+        cause = "The query is working through a backlog."
     return Trouble(
         "freshness",
         "problem",
         f"missed freshness target: {query.broken_promise}",
-        cause=because or "Its batches start too rarely or take too long for this target.",
+        cause=cause,
         headrace="Keeps watching it; a missed freshness target alone does not cause a restart.",
-        fix="Use a shorter `every`, more cores, or fewer rows per batch (max_files, max_rows), or "
-        "set a longer `fresh_within`.",
+        fix=fix,
         query=query.name,
     )
 
 
-def _silence(query: QueryStatus, now: float) -> Trouble | None:
-    """A query that works, and whose sources have nothing new."""
-    if query.data_available is not False or query.trigger_active:
-        return None
-    if query.newest_at is None or now - query.newest_at < _SILENT_S:
-        return None
-    return Trouble(
+def _silence(query: QueryStatus, now: float) -> list[Trouble]:
+    """Of a query that works, and whose sources have nothing new."""
+    is_waiting = query.data_available is False and not query.trigger_active
+    if not is_waiting or query.newest_at is None or now - query.newest_at < _SILENT_S:
+        return []
+    quiet = Trouble(
         "no-new-rows",
         "note",
         f"no new rows for {span(now - query.newest_at)}.",
@@ -138,3 +144,4 @@ def _silence(query: QueryStatus, now: float) -> Trouble | None:
         query=query.name,
         since=query.newest_at,
     )
+    return [quiet]

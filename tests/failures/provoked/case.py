@@ -21,7 +21,7 @@ class Case:
     steps: Steps
     said: tuple[str, ...] = ()
     is_quick: bool = False
-    needs: str = ""  # a fixture: broker
+    needs: tuple[str, ...] = ()  # fixtures, which become attributes of the stage
 
     @property
     def how(self) -> str:
@@ -32,7 +32,11 @@ CASES: list[Case] = []
 
 
 def provoked(
-    slug: str, kind: str | None, *said: str, quick: bool = False, needs: str = ""
+    slug: str,
+    kind: str | None,
+    *said: str,
+    quick: bool = False,
+    needs: tuple[str, ...] = ("spark",),
 ) -> Callable[[Steps], Steps]:
     """Puts a case into the list; the first line of its docstring says what is done."""
 

@@ -231,7 +231,8 @@ def append_without_watermark(stage: Stage) -> Exit:
         stage,
         "import os\n"
         "rate = batch.sparkSession.readStream.format('rate').load().groupBy('value').count()\n"
-        "rate.writeStream.format('noop').option('checkpointLocation', os.path.abspath('own')).start()",
+        "own = os.path.abspath('own')\n"
+        "rate.writeStream.format('noop').option('checkpointLocation', own).start()",
     )
 
 
@@ -243,8 +244,9 @@ def query_started_twice(stage: Stage) -> Exit:
         stage,
         "import os\n"
         "rate = batch.sparkSession.readStream.format('rate').load()\n"
+        "own = os.path.abspath('own')\n"
         "for _ in range(2):\n"
-        "    rate.writeStream.format('noop').option('checkpointLocation', os.path.abspath('own')).start()",
+        "    rate.writeStream.format('noop').option('checkpointLocation', own).start()",
     )
 
 

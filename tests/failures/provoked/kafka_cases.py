@@ -15,6 +15,7 @@ from headrace.model.runs import Exit
 from provoked.case import provoked
 from provoked.stage import Stage
 
+BROKER = ("spark", "broker")
 SHORT = {
     "kafka.default.api.timeout.ms": "4000",
     "kafka.request.timeout.ms": "3000",
@@ -53,7 +54,7 @@ def _quoted(fields: dict[str, str]) -> dict[str, str]:
     return {name: json.dumps(value) for name, value in fields.items()}
 
 
-@provoked("kafka-unreachable", "retry", "`servers`", needs="broker")
+@provoked("kafka-unreachable", "retry", "`servers`", needs=BROKER)
 def broker_down(stage: Stage) -> Exit:
     """Nobody listens on the broker's port."""
     with socket.socket() as free:
@@ -62,13 +63,13 @@ def broker_down(stage: Stage) -> Exit:
     return read(stage, servers=f"127.0.0.1:{port}", subscribe="orders")
 
 
-@provoked("kafka-unreachable", "retry", needs="broker")
+@provoked("kafka-unreachable", "retry", needs=BROKER)
 def broker_name_unknown(stage: Stage) -> Exit:
     """The broker's host name does not exist."""
     return read(stage, servers="no-such-broker.invalid:9092", subscribe="orders")
 
 
-@provoked("topic-missing", "retry-then-human", "no-such-topic", needs="broker")
+@provoked("topic-missing", "retry-then-human", "Create the topic", needs=BROKER)
 def topic_missing(stage: Stage) -> Exit:
     """The topic of a source does not exist."""
     return read(stage, servers=broker_of(stage).servers(), subscribe="no-such-topic")
@@ -80,14 +81,14 @@ def _login(stage: Stage, **more: str) -> dict[str, str]:
     return {**given, "password": "${file:" + str(stage.folder / "password") + "}", **more}
 
 
-@provoked("kafka-login-failed", "human", needs="broker")
+@provoked("kafka-login-failed", "human", needs=BROKER)
 def password_wrong(stage: Stage) -> Exit:
     """The password for Kafka is wrong."""
     (stage.folder / "password").write_text("not-the-password")
     return read(stage, **_login(stage, subscribe="orders"))
 
 
-@provoked("kafka-login-failed", "human", needs="broker")
+@provoked("kafka-login-failed", "human", needs=BROKER)
 def certificate_of_a_stranger(stage: Stage) -> Exit:
     """The broker's certificate was issued by an authority that is not trusted."""
     broker = broker_of(stage)
@@ -95,7 +96,7 @@ def certificate_of_a_stranger(stage: Stage) -> Exit:
     return read(stage, servers=broker.servers("tls"), ca=ca, subscribe="orders")
 
 
-@provoked("kafka-not-allowed", "human", needs="broker")
+@provoked("kafka-not-allowed", "human", needs=BROKER)
 def reading_not_allowed(stage: Stage) -> Exit:
     """An access rule gives the topic to a different user."""
     broker = broker_of(stage)
@@ -105,7 +106,7 @@ def reading_not_allowed(stage: Stage) -> Exit:
     return read(stage, **_login(stage, subscribe=topic))
 
 
-@provoked("kafka-row-too-large", "data", "2000", needs="broker")
+@provoked("kafka-row-too-large", "data", "2000", needs=BROKER)
 def row_too_large(stage: Stage) -> Exit:
     """An output row has 2 MB."""
     topic, rows = (
@@ -115,14 +116,14 @@ def row_too_large(stage: Stage) -> Exit:
     return write(stage, rows, servers=broker_of(stage).servers(), topic=topic)
 
 
-@provoked("kafka-row-refused", "data", "topic IS NOT NULL", needs="broker")
+@provoked("kafka-row-refused", "data", "topic IS NOT NULL", needs=BROKER)
 def row_without_topic(stage: Stage) -> Exit:
     """The topic of an output row is null."""
     rows = 'lines.select("value", F.lit(None).cast("string").alias("topic"))'
     return write(stage, rows, servers=broker_of(stage).servers())
 
 
-@provoked("kafka-transaction-refused", "human", needs="broker")
+@provoked("kafka-transaction-refused", "human", needs=BROKER)
 def transaction_timeout_too_long(stage: Stage) -> Exit:
     """A sink with transactions wants a longer timeout than the broker allows."""
     broker, options = broker_of(stage), {"kafka.transaction.timeout.ms": "7200000"}
@@ -132,7 +133,7 @@ def transaction_timeout_too_long(stage: Stage) -> Exit:
     return stage.run_with("sinks.records", WRITE.format(rows="lines"), fields, {**options})
 
 
-@provoked("kafka-data-lost", "human", needs="broker")
+@provoked("kafka-data-lost", "human", needs=BROKER)
 def records_deleted(stage: Stage) -> Exit:
     """Records are deleted before they are read, as after their retention time."""
     broker = broker_of(stage)
@@ -146,7 +147,7 @@ def records_deleted(stage: Stage) -> Exit:
     return read(stage, servers=broker.servers(), subscribe=topic)
 
 
-@provoked("topic-went-back", "retry-then-human", needs="broker")
+@provoked("topic-went-back", "retry-then-human", needs=BROKER)
 def topic_recreated(stage: Stage) -> Exit:
     """A topic is deleted and created again with fewer records."""
     broker = broker_of(stage)
@@ -163,7 +164,7 @@ def topic_recreated(stage: Stage) -> Exit:
     return read(stage, servers=broker.servers(), subscribe=topic)
 
 
-@provoked("starting-offsets-incomplete", "human", needs="broker")
+@provoked("starting-offsets-incomplete", "human", needs=BROKER)
 def starting_offsets_incomplete(stage: Stage) -> Exit:
     """The starting offsets list one of two partitions."""
     broker = broker_of(stage)

@@ -21,7 +21,7 @@ def each_batch(stage: Stage, body: str, toml: str = "") -> Exit:
     return stage.run_alone(BATCH.format(body=indented), toml)
 
 
-@provoked("jvm-died", "retry", "hs_err_pid")
+@provoked("jvm-died", "retry", "hs_err_pid", needs=())
 def jvm_killed(stage: Stage) -> Exit:
     """The driver's JVM is killed with SIGKILL."""
     return each_batch(
@@ -32,7 +32,7 @@ def jvm_killed(stage: Stage) -> Exit:
     )
 
 
-@provoked("out-of-memory", "retry-then-human", "spark.driver.memory")
+@provoked("out-of-memory", "retry-then-human", "spark.driver.memory", needs=())
 def heap_full(stage: Stage) -> Exit:
     """A function for each batch keeps more data in the JVM than fits into its heap."""
     body = (
@@ -42,26 +42,26 @@ def heap_full(stage: Stage) -> Exit:
     return each_batch(stage, body, '[spark]\n"spark.driver.memory" = "512m"\n')
 
 
-@provoked("driver-vanished", None, "kill")
+@provoked("driver-vanished", None, "kill", needs=())
 def driver_killed(stage: Stage) -> Exit:
     """The driver's Python process is killed with SIGKILL."""
     return each_batch(stage, "import os\nos.kill(os.getpid(), 9)")
 
 
-@provoked("spark-stopped", "human", "stop()")
+@provoked("spark-stopped", "human", "stop()", needs=())
 def session_stopped_in_a_batch(stage: Stage) -> Exit:
     """A function for each batch stops the Spark session and goes on."""
     return each_batch(stage, "batch.sparkSession.stop()\nbatch.count()")
 
 
-@provoked("jvm-did-not-start", "retry-then-human", "java -version")
+@provoked("jvm-did-not-start", "retry-then-human", "java -version", needs=())
 def java_option_wrong(stage: Stage) -> Exit:
     """Java does not know an option under [spark]."""
     options = '[spark]\n"spark.driver.extraJavaOptions" = "-XX:+NoSuchOption"\n'
     return each_batch(stage, "batch.count()", options)
 
 
-@provoked("definition-not-supported", "human", "watermark", "orders.py:7")
+@provoked("definition-not-supported", "human", "watermark", "orders.py:7", needs=())
 def script_without_watermark(stage: Stage) -> Exit:
     """A script starts an aggregation in append mode without a watermark."""
     code = SCRIPT + (
@@ -71,7 +71,7 @@ def script_without_watermark(stage: Stage) -> Exit:
     return stage.run_alone(code, file="orders.py")
 
 
-@provoked("library-missing", "human", "delta")
+@provoked("library-missing", "human", "delta", needs=())
 def script_without_a_jar(stage: Stage) -> Exit:
     """A script writes to Delta, and its jar is missing."""
     code = SCRIPT + (

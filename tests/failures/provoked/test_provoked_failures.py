@@ -17,9 +17,9 @@ from provoked.stage import Stage
 
 
 def check(case: Case, folder: Path, request: pytest.FixtureRequest) -> None:
-    stage = Stage(folder, request.getfixturevalue("spark"), case.name)
-    if case.needs:
-        setattr(stage, case.needs, request.getfixturevalue(case.needs))
+    stage = Stage(folder, case.name)
+    for fixture in case.needs:
+        setattr(stage, fixture, request.getfixturevalue(fixture))
 
     ended = case.steps(stage)
 

@@ -13,9 +13,10 @@ UNKNOWN = CatalogueEntry(
     "unknown",
     FailureKind.UNKNOWN,
     what="{type}[: {message}]",
-    why="This failure is not in Headrace's catalogue, so only the original message is shown.",
-    fix="Run `headrace logs NAME` for the full trace; the last `Caused by:` is closest to the "
-    "cause.",
+    why="This failure is not in Headrace's catalogue. The message is that of its deepest cause; "
+    "its fingerprint is {fingerprint}.",
+    fix="Run `headrace logs NAME` for the full trace, and `headrace why NAME` to see how often "
+    "this failure has occurred.",
 )
 
 VANISHED = CatalogueEntry(
