@@ -18,7 +18,7 @@ _DELAYS = (
     "source-unanswered", "input-vanished", "watermark-in-future", "watermark-held",
     "falling-behind", "state-grows",
 )  # fmt: skip
-_SILENT_S = 60.0  # a query whose source has had no new rows for this long
+_SILENT_S = 300.0  # a query whose sources have had no new rows for this long
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.model.runs import Exit
-from provoked.stage import Stage
+from provoked.pipeline_stage import Stage
 
 Steps = Callable[[Stage], Exit]
 

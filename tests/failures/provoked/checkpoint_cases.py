@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.model.runs import Exit
 from provoked.case import provoked
-from provoked.stage import Stage
+from provoked.pipeline_stage import Stage
 
 QUERY = """
 def save(batch, batch_id):
@@ -124,7 +124,7 @@ def source_kind_changed(stage: Stage) -> Exit:
     return changed(stage, query(ROWS), query(rate, inputs="spark"))
 
 
-@provoked("two-writers", "human", "checkpoints/orders/out/v1", quick=True)
+@provoked("two-writers", "human", "Find the other process", quick=True)
 def second_writer(stage: Stage) -> Exit:
     """Another process writes the offsets of the next batch into the checkpoint."""
     stage.give("a")

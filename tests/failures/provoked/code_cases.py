@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from headrace.model.runs import Exit
 from provoked.case import provoked
-from provoked.stage import Stage
+from provoked.pipeline_stage import Stage
 
 BATCH = """
 def save(batch, batch_id):
@@ -288,12 +288,8 @@ return lines.select(F.udf(use, 'int')('value'))
 @provoked("python-not-found", "human", "/no/such/python", "PYSPARK_PYTHON")
 def python_missing_on_a_worker(stage: Stage) -> Exit:
     """The Python program for workers does not exist."""
-    context = stage.spark.sparkContext
-    before, context.pythonExec = context.pythonExec, "/no/such/python"
-    try:
-        return each_row(stage, "return lines.select(F.udf(lambda v: 1, 'int')('value'))")
-    finally:
-        context.pythonExec = before
+    stage.python = "/no/such/python"
+    return each_row(stage, "return lines.select(F.udf(lambda v: 1, 'int')('value'))")
 
 
 @provoked("batch-not-consumed", "human")

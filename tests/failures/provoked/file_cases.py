@@ -15,7 +15,7 @@ from headrace.model.runs import Exit
 from provoked.case import provoked
 from provoked.checkpoint_cases import FILES, ROWS, query, worked
 from provoked.code_cases import each_batch
-from provoked.stage import Stage
+from provoked.pipeline_stage import Stage
 
 TABLE = """
 @hr.stream(to=hr.parquet("data/out"), trigger=hr.available_now())

@@ -13,7 +13,7 @@ from brokers.cluster import PASSWORD, USER, Cluster
 from brokers.conftest import allow, made, sent
 from headrace.model.runs import Exit
 from provoked.case import provoked
-from provoked.stage import Stage
+from provoked.pipeline_stage import Stage
 
 BROKER = ("spark", "broker")
 SHORT = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.model.runs import Exit
 from provoked.case import provoked
 from provoked.code_cases import BATCH
-from provoked.stage import Stage
+from provoked.pipeline_stage import Stage
 
 SCRIPT = """
 from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def heap_full(stage: Stage) -> Exit:
     return each_batch(stage, body, '[spark]\n"spark.driver.memory" = "512m"\n')
 
 
-@provoked("driver-vanished", None, "kill", needs=())
+@provoked("vanished", "retry", "Out of memory", needs=())
 def driver_killed(stage: Stage) -> Exit:
     """The driver's Python process is killed with SIGKILL."""
     return each_batch(stage, "import os\nos.kill(os.getpid(), 9)")
@@ -56,12 +56,12 @@ def session_stopped_in_a_batch(stage: Stage) -> Exit:
 
 @provoked("jvm-did-not-start", "retry-then-human", "java -version", needs=())
 def java_option_wrong(stage: Stage) -> Exit:
-    """Java does not know an option under [spark]."""
-    options = '[spark]\n"spark.driver.extraJavaOptions" = "-XX:+NoSuchOption"\n'
+    """An option for Java under [spark] names a library that does not exist."""
+    options = '[spark]\n"spark.driver.extraJavaOptions" = "-agentlib:nosuch"\n'
     return each_batch(stage, "batch.count()", options)
 
 
-@provoked("definition-not-supported", "human", "watermark", "orders.py:7", needs=())
+@provoked("definition-not-supported", "human", "watermark", "orders.py:5", needs=())
 def script_without_watermark(stage: Stage) -> Exit:
     """A script starts an aggregation in append mode without a watermark."""
     code = SCRIPT + (

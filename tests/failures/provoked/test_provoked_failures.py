@@ -13,7 +13,7 @@ import pytest
 
 from provoked.all_cases import CASES
 from provoked.case import Case
-from provoked.stage import Stage
+from provoked.pipeline_stage import Stage
 
 
 def check(case: Case, folder: Path, request: pytest.FixtureRequest) -> None:

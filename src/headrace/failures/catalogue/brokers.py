@@ -179,7 +179,9 @@ ENTRIES = (
         "kafka-row-refused",
         FailureKind.DATA,
         conditions=("KAFKA_NULL_TOPIC_IN_DATA",),
-        patterns=(r"null topic present in the data",),
+        patterns=(
+            r"null topic present in the data|data sent to the producer contains a null topic",
+        ),
         what="An output row has no topic.",
         why="The sink sets no `topic`, and the row's topic column is null.",
         fix='Set `topic` on the sink, or drop such rows: where("topic IS NOT NULL").',

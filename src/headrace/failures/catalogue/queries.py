@@ -159,6 +159,7 @@ ENTRIES = (
         FailureKind.HUMAN,
         patterns=(
             r"Cannot call methods on a stopped SparkContext",
+            r"SparkContext\.\w+\(\)\" is null",
             r"'NoneType' object has no attribute '(?:sc|_jsc|_jvm|setCallSite)'",
         ),
         what="The Spark session was stopped while a query was using it.",

@@ -59,6 +59,7 @@ class Stage:
     case: str = ""
     spark: Any = None  # one for all cases that share a JVM
     broker: Any = None
+    python: str = ""  # the program for workers
     toml: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     run_dirs: list[Path] = field(default_factory=list)
@@ -188,7 +189,8 @@ class Stage:
         mine = config.load(self.folder, "dev").for_pipeline(NAME).spark
         for key, value in _session_settings(self.folder, {**mine, **self.settings}).items():
             fresh.conf.set(key, value)
-        before = SparkSession._instantiatedSession
+        before, context = SparkSession._instantiatedSession, self.spark.sparkContext
+        python, context.pythonExec = context.pythonExec, self.python or self._quick_python()
         SparkSession._instantiatedSession = SparkSession._activeSession = fresh
         fresh._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(fresh._jsparkSession)
         try:
@@ -197,12 +199,18 @@ class Stage:
             for query in fresh.streams.active:
                 query.stop()
             SparkSession._instantiatedSession = SparkSession._activeSession = before
+            context.pythonExec = python
+
+    def _quick_python(self) -> str:
+        """As a driver has it: a worker that starts too late fails its query."""
+        return str(session._quick_python(self.folder))
 
     def _keep_sample(self, run: Any) -> None:
         """The failure's text for the tests without a JVM, if HEADRACE_RECORD_SAMPLES names it."""
-        if self.case not in os.environ.get(RECORD, "").split(","):
+        path = run.run_dir / exit_report.TRACE_NAME
+        if self.case not in os.environ.get(RECORD, "").split(",") or not path.exists():
             return
-        error_class, causes, trace = None, (), (run.run_dir / exit_report.TRACE_NAME).read_text()
+        error_class, causes, trace = None, (), path.read_text()
         for query in run.queries.all():
             failure = query.query._jsq.exception()
             if not failure.isEmpty():
