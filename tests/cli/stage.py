@@ -111,13 +111,13 @@ def started(pid: int = 4711) -> tuple[Event, ...]:
     )
 
 
-def failed(**changes: Any) -> Exit:
+def failed(at: float = 1010.0, **changes: Any) -> Exit:
     error = {
         "slug": "divide", "what": "Division by zero.", "why": "n is 0",
         "where": "pipelines/hello.py:6", "fix": "guard n",
     }  # fmt: skip
     facts = {"query": "kept", "batch": 4, "kind": "data", "fingerprint": "f", **changes}
-    return Exit("failed", 1, 1010.0, error=error, **facts)
+    return Exit("failed", 1, at, error=error, **facts)
 
 
 def eventually(check: Callable[[], Any], timeout_s: float = 60.0) -> Any:

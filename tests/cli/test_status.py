@@ -299,7 +299,7 @@ def test_status_shows_how_fresh_results_are_a_missed_target_and_late_rows(
     assert pipeline["queries"][0]["broken_promise"] == broken
     assert pipeline["queries"][0]["late_rows"] == 1_234
     told = project.headrace("why", "hello").stdout
-    assert f"missed freshness target: kept: {broken}" in told
+    assert f"problem: kept: missed freshness target: {broken}" in told
     assert "half of the rows are processed within 31 s, 99 % within 3 min of their arrival" in told
     assert "1,234 late rows were dropped" in told
     assert "does not cause a restart" in told
@@ -407,8 +407,8 @@ def test_a_finding_is_in_status_in_why_and_in_their_json(project: Project) -> No
         "problem: kept: The watermark stays.",
         "cause: An input is idle.",
         "where: pipelines/hello.py:6",
-        "fix: Let it speak.",
-        "Headrace does not restart it",
+        "what to do: Let it speak.",
+        "Headrace: Does not restart it",
     ):
         assert words in why
     assert (finding["slug"], finding["severity"]) == ("watermark-held", "problem")

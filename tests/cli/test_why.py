@@ -6,6 +6,8 @@ from cli.stage import Project, failed, started
 from headrace.model.runs import Exit
 from headrace.model.status import PipelineStatus
 from headrace.project.why import what_next
+from headrace.store import db
+from headrace.store import runs as stored_runs
 
 TRACE = """\
 org.apache.spark.SparkException: Job aborted
@@ -93,3 +95,41 @@ def test_without_a_supervisor_nobody_will_start_it_again() -> None:
     status = PipelineStatus("hello", "running", "1 query")
 
     assert "headrace up" in what_next(status, is_watched=False, now=0.0)
+
+
+def test_a_failure_that_keeps_a_pipeline_down_comes_before_everything_else(
+    project: Project,
+) -> None:
+    project.deployed()
+    for number in (1, 2, 3):
+        project.ran(number=number, exit=failed())
+
+    words = project.headrace("why", "hello").stdout
+
+    assert project.json("why", "hello")["is_current"]
+    assert "what to do: guard n" in words
+    assert "Headrace: No supervisor is running" in words
+
+
+def test_why_counts_how_often_the_same_failure_occurred(project: Project) -> None:
+    project.deployed()
+    project.ran(number=1, exit=failed(at=1005.0, fingerprint="other"))
+    for number, at in ((2, 1020.0), (3, 1030.0), (4, 1040.0)):
+        project.ran(number=number, exit=failed(at=at))
+
+    words = project.headrace("why", "hello").stdout
+    seen = project.json("why", "hello")["seen"]
+
+    assert "seen: 3 times since 1970-01-01 00:17:00Z, fingerprint f" in words
+    assert seen == {"times": 3, "first_at": 1020.0, "last_at": 1040.0, "fingerprint": "f"}
+
+
+def test_why_counts_runs_whose_folders_are_gone_by_the_history(project: Project) -> None:
+    project.deployed()
+    conn = db.open_history(project.places.history)
+    for number in range(5):
+        stored_runs.record_end(conn, f"hello-20250101T00000{number}-zz", failed(at=500.0), 500.0)
+    conn.close()
+    project.ran(exit=failed())
+
+    assert project.json("why", "hello")["seen"]["times"] == 6

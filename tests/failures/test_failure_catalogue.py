@@ -308,6 +308,25 @@ EXAMPLES: list[tuple[str, FailureText]] = [
     ("credentials-expired", cause("com.amazonaws.AmazonS3Exception", "Error Code: ExpiredToken")),
     ("disk-full", cause("java.io.IOException", "No space left on device")),
     ("disk-full", python("OSError: [Errno 28] No space left on device")),
+    ("disk-read-only", cause("java.io.IOException", "/data/out/part-0 (Read-only file system)")),
+    ("disk-read-only", python("OSError: [Errno 30] Read-only file system: '/data/x'")),
+    ("access-denied", python("urllib.error.HTTPError: HTTP Error 403: Forbidden")),
+    ("throttled", python("urllib.error.HTTPError: HTTP Error 429: Too Many Requests")),
+    ("storage-hiccup", python("requests.exceptions.HTTPError: 503 Server Error: busy for url: x")),
+    (
+        "input-file-damaged",
+        task("java.lang.RuntimeException: file:/in/a.parquet is not a Parquet file."),
+    ),
+    ("python-module-missing", python("ModuleNotFoundError: No module named 'shop_rates'")),
+    ("python-module-missing", python("ImportError: cannot import name 'x' from 'y'")),
+    (
+        "python-not-found",
+        task('java.io.IOException: Cannot run program "/opt/python3.11/bin/python": error=2'),
+    ),
+    (
+        "spark-stopped",
+        cause("java.lang.IllegalStateException", "Cannot call methods on a stopped SparkContext."),
+    ),
     ("database-busy", cause(PSQL, "ERROR: deadlock detected")),
     ("database-busy", cause(PSQL, "FATAL: sorry, too many clients already")),
     ("database-busy", cause(PSQL, "terminating connection due to administrator command 57P01")),
@@ -447,7 +466,7 @@ def test_every_name_in_the_words_can_be_found_by_a_pattern() -> None:
     for entry in search_order.ENTRIES:
         groups = {g for p in (*entry.patterns, *entry.names) for g in re.compile(p).groupindex}
         used = set(re.findall(r"\{(\w+)\}", entry.what + entry.why + entry.fix))
-        assert used <= groups | {"type", "message", "outer"}, entry.slug
+        assert used <= groups | {"type", "message", "outer", "fingerprint"}, entry.slug
 
 
 def test_spark_s_own_conditions_exist_in_this_spark() -> None:
@@ -476,6 +495,7 @@ def test_an_unknown_failure_says_its_class_and_message_and_where_to_look() -> No
 
     assert verdict.kind == "unknown"
     assert verdict.what == "OddException: flux too low"
+    assert verdict.fingerprint in verdict.why
     assert "headrace logs NAME" in verdict.fix
 
 

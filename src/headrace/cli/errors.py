@@ -28,13 +28,14 @@ def show_error(error: Error, json_: bool = False) -> None:
         click.secho(error.what, fg="red", err=True)
 
 
-def in_words(body: Mapping[str, Any], colour: str = "red") -> str:
+def in_words(body: Mapping[str, Any], colour: str = "red", fix_label: str = "fix") -> str:
     """Format the result of `Error.as_dict()` for people."""
     lines = [click.style(str(body.get("what") or "Unknown error (no message)."), fg=colour)]
     for name in ("why", "where", "fix"):
         if body.get(name):
             text = str(body[name]).rstrip().replace("\n", "\n" + " " * 9)
-            lines.append(click.style(f"  {name + ':':6} ", bold=True) + text)
+            label = fix_label if name == "fix" else name
+            lines.append(click.style(f"  {label + ':':6} ", bold=True) + text)
     return "\n".join(lines)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CAUSES_MAX = 20
 TRACE_NAME = "trace.txt"
+_PLAN = "=== Streaming Query ==="
 
 
 def from_error(exc: Error, run_dir: Path) -> Exit:
@@ -74,10 +75,10 @@ def from_failed_query(
 ) -> Exit:
     """A query failed. PySpark only says STREAM_FAILED, so the causes come from the JVM."""
     failure = query.query._jsq.exception()
-    causes, trace = ((), "") if failure.isEmpty() else java_causes(failure.get())
-    if error_class is None:
-        trace = trace or error or ""
-    text = FailureText(error_class=error_class, causes=causes, trace=trace)
+    causes, summary = ((), "") if failure.isEmpty() else java_causes(failure.get())
+    # Spark's summary has the message and the plan, but no stack: the event has it.
+    trace = f"{error}\n{summary[summary.find(_PLAN) :]}" if error and _PLAN in summary else error
+    text = FailureText(error_class=error_class, causes=causes, trace=trace or summary)
     return _exit_from_failure(text, run_dir, query=query.name, batch=query.batch_in_doubt())
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.connectors.files import ddl
 from headrace.errors import DefinitionError
+from headrace.failures.classifier import FailureText, classify
 from headrace.spelling import closest
 
 if TYPE_CHECKING:
@@ -139,9 +140,13 @@ def to_definition_error(exc: Exception, name: str, where: str) -> DefinitionErro
 
     fix = f"Correct {where}, then run `headrace check`."
     if not isinstance(exc, AnalysisException):
+        why = "The function is called once to build the query. No data has been read yet."
+        known = classify(FailureText(causes=((type(exc).__name__, str(exc)),)))
+        if known.slug == "python-function-cannot-travel":
+            why, fix = f"{known.what} {known.why}", known.fix
         return DefinitionError(
             f"{name!r} raised {type(exc).__name__}: {first_line(str(exc))}",
-            why="The function is called once to build the query. No data has been read yet.",
+            why=why,
             where=where,
             fix=fix,
             slug="definition-raised",

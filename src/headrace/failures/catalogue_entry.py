@@ -20,8 +20,8 @@ class FailureKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
     """`what`, `why` and `fix` may contain `{name}`, where name is a group in `patterns` or `names`,
-    or `type` or `message` of the exception. A part in square brackets is omitted if its name has
-    no value: `"A file is missing[: {path}]."`
+    or `type`, `message` or `fingerprint` of the exception. A part in square brackets is omitted if
+    its name has no value: `"A file is missing[: {path}]."`
 
     `fix` does not promise a retry: `restart.retries` may be used up.
     """

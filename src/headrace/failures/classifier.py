@@ -158,7 +158,8 @@ def _verdict(
 ) -> Classification:
     frame = part.frame or next((p.frame for p in deepest_first if p.frame), None)
     sites = (stack_trace.find_call_site(p.message) for p in deepest_first)
-    names = _names(entry, part, deepest_first)
+    identity = fingerprint.fingerprint(entry.slug, part.type, part.message, frame)
+    names = _names(entry, part, deepest_first) | {"fingerprint": identity}
     return Classification(
         slug=entry.slug,
         kind=entry.kind.value,
@@ -167,7 +168,7 @@ def _verdict(
         why=_fill(entry.why, names),
         fix=_fill(entry.fix, names),
         where=f"{frame.file}:{frame.line}" if frame else next(filter(None, sites), None),
-        fingerprint=fingerprint.fingerprint(entry.slug, part.type, part.message, frame),
+        fingerprint=identity,
     )
 
 

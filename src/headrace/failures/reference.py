@@ -1,12 +1,13 @@
-"""Generates docs/reference/failures.md from the catalogue; a test checks that it is up to date.
+"""Generates docs/reference/failures.md from the catalogue and from the tests that cause failures.
 
-python -m headrace.failures.reference > docs/reference/failures.md
+`python tests/failures/provoked/page.py` writes it; a test checks that it is up to date.
 """
 
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from headrace.failures.catalogue import search_order
 from headrace.failures.catalogue_entry import CatalogueEntry, FailureKind
@@ -30,26 +31,59 @@ the pipeline needs attention |
 `restart.retries` limits all of these: when no retries are left, the pipeline needs attention. In
 that case, fix the cause and run `headrace start NAME`.
 
-This page is generated: `python -m headrace.failures.reference`.
+The last column says how many tests cause the failure for real, with Spark, files, processes or a
+Kafka broker, and check its kind and words. The tests are listed below the table. All other entries
+are checked with example texts only.
 
-| failure | kind | meaning | what to do |
-|---|---|---|---|
+This page is generated: `python tests/failures/provoked/page.py`.
+
+| failure | kind | meaning | what to do | tests |
+|---|---|---|---|---|
+"""
+_TESTS = """\
+
+## Failures that the tests cause
+
+Each test runs a pipeline, breaks something, and checks what the driver reports and what `headrace
+why` prints. Those without a link are not in the table above: Headrace itself reports them, before
+the query starts or after the driver was killed.
+
+| what the test does | failure or error | kind |
+|---|---|---|
 """
 _OPTIONAL = re.compile(r"\[[^\[\]{}]*\{\w+\}[^\[\]{}]*\]")
 
 
-def render() -> str:
-    entries = sorted(search_order.ENTRIES, key=lambda e: e.slug)
-    return _HEAD + "".join(_row(entry) for entry in entries)
+@dataclass(frozen=True, slots=True)
+class Provoked:
+    """A test that causes a failure: `how` is a sentence."""
+
+    how: str
+    slug: str
+    kind: str | None  # None: an error of Headrace's own
 
 
-def _row(entry: CatalogueEntry) -> str:
+def render(tests: Iterable[Provoked]) -> str:
+    entries = {entry.slug: entry for entry in sorted(search_order.ENTRIES, key=lambda e: e.slug)}
+    found = sorted(tests, key=lambda test: (test.slug not in entries, test.slug))
+    counts = {slug: sum(test.slug == slug for test in found) for slug in entries}
+    rows = (_row(entry, counts[slug]) for slug, entry in entries.items())
+    return _HEAD + "".join(rows) + _TESTS + "".join(map(_test_row, found))
+
+
+def _test_row(test: Provoked) -> str:
+    is_entry = any(entry.slug == test.slug for entry in search_order.ENTRIES)
+    name = f"[`{test.slug}`](#{test.slug})" if is_entry else f"`{test.slug}`"
+    return f"| {test.how} | {name} | {test.kind or ''} |\n"
+
+
+def _row(entry: CatalogueEntry, tests: int) -> str:
     kind = entry.kind.value
     if entry.kind is FailureKind.RETRY_THEN_HUMAN:
         kind += f" ({entry.retries})"
     meaning = f"{_general(entry.what)} {_general(entry.why)}".strip()
     name = f'<a id="{entry.slug}"></a>`{entry.slug}`'
-    return f"| {name} | {kind} | {meaning} | {_general(entry.fix)} |\n"
+    return f"| {name} | {kind} | {meaning} | {_general(entry.fix)} | {tests or ''} |\n"
 
 
 def _general(text: str) -> str:
@@ -57,10 +91,10 @@ def _general(text: str) -> str:
     if text.startswith("{type}"):
         return ""
     text = _OPTIONAL.sub("", text).replace(": {message}", ".").replace("{message}", "")
-    text = text.replace(": {type}", "").replace("{type}", "an exception")
+    text = (
+        text.replace("; its fingerprint is {fingerprint}", "")
+        .replace(": {type}", "")
+        .replace("{type}", "an exception")
+    )
     text = text.replace("|", "\\|").strip()
     return text + "." if text and not text.endswith(".") else text
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

@@ -31,7 +31,7 @@ _CONTEXT = "During handling of the above exception, another exception occurred:"
 _PLAN = "=== Streaming Query ==="
 _FOREIGN = re.compile(
     r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|pyspark\.zip/|/py4j-[\w.-]+-src\.zip/"
-    r"|/headrace/(?:driver|connectors|transforms|define|testing)/|^<frozen |^<string>$"
+    r"|/headrace/(?:driver|connectors|transforms|define|testing)/|^<frozen |^<string>$|\.pyx$"
 )
 _PACKAGE = re.compile(r"(?:/(?:site|dist)-packages/|pyspark\.zip/|-src\.zip/)([\w-]+)[/.]")
 _DEPLOYED = re.compile(r"^.*/versions/[^/]+/files/")  # errors name the project's file

@@ -195,6 +195,8 @@ def event_words(event: Event) -> str:
         return f"stopped ({data.get('how')}) at batch {data.get('batch')}"
     if event.kind is EventKind.EXITED:
         error = (data.get("error") or {}).get("what") or ""
+        if data.get("failure") == "unknown":
+            error += f" (not in the catalogue, fingerprint {data.get('fingerprint')})"
         return f"run ended: {data.get('ending')}" + (f": {error}" if error else "")
     if event.kind is EventKind.OUTAGE_BEGAN:
         return f"its source is not responding: {data.get('error')}"

@@ -9,9 +9,10 @@ import contextlib
 import errno
 from pathlib import Path
 
+from headrace.failures.classifier import FailureText, classify
 from headrace.failures.fingerprint import normalise
 from headrace.health.run_view import RunView
-from headrace.model.runs import Ending, Exit, Orders, PastRun, RunSpec
+from headrace.model.runs import Ending, Exit, Orders, PastRun, RunSpec, pipeline_of
 from headrace.model.state_paths import StatePaths
 from headrace.state import run_folders
 from headrace.supervisor import process
@@ -59,7 +60,11 @@ def infer_exit(
         ending = Ending.VANISHED
         what = "The driver disappeared: it was killed, or the machine went down."
     error = {"slug": f"driver-{ending.value}", "what": what}
-    return Exit(ending.value, code=-1, at=at, error=error)
+    if ending is not Ending.VANISHED:
+        return Exit(ending.value, code=-1, at=at, error=error)
+    known = classify(FailureText())  # words for an end without words
+    error["fix"] = known.fix.replace("NAME", pipeline_of(log.parent.name) if log else "NAME")
+    return Exit(ending.value, code=-1, at=at, error=error, kind=known.kind, failure=known.slug)
 
 
 def _exit_from_code(code: int, at: float, log: Path | None) -> Exit:

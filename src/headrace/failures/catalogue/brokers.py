@@ -180,7 +180,9 @@ ENTRIES = (
         "kafka-row-refused",
         FailureKind.DATA,
         conditions=("KAFKA_NULL_TOPIC_IN_DATA",),
-        patterns=(r"null topic present in the data",),
+        patterns=(
+            r"null topic present in the data|data sent to the producer contains a null topic",
+        ),
         what="An output row has no topic.",
         why="The sink sets no `topic`, and the row's topic column is null.",
         fix='Set `topic` on the sink, or drop such rows: where("topic IS NOT NULL").',
@@ -213,6 +215,7 @@ ENTRIES = (
         patterns=(
             r"\bProvisionedThroughputExceeded|\bLimitExceeded(?:Exception)?\b",
             r"\bServerBusy(?:Exception)?\b",
+            r"\bHTTP Error 429\b|\b429 Client Error\b|\bToo Many Requests\b",
         ),
         what="The service is throttling this reader or writer.",
         why="The request rate exceeds the service's limits.",

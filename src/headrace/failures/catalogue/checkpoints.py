@@ -84,13 +84,15 @@ ENTRIES = (
         FailureKind.HUMAN,
         conditions=("STATE_STORE_INVALID_CONFIG_AFTER_RESTART",),
         names=(
-            r"(?P<setting>spark\.[\w.]+)",
+            r"Cannot change (?P<setting>\S+) from (?P<before>\S+) to (?P<now>\S+)",
             r"from (?P<before>\S+) to",
         ),
         what="A setting that must stay the same for the life of a checkpoint has changed[: "
-        "{setting}][, previously {before}].",
+        "{setting}][, previously {before}][, now {now}].",
         why="The state was written with the earlier value.",
-        fix="Restore the earlier value under [spark] in headrace.toml, then run `headrace up`.",
+        fix="Restore the earlier value: under [spark] in headrace.toml, or, if it is an argument "
+        f"of an operator such as transformWithState, in the query. Or set {NEW_CHECKPOINT}. Then "
+        "run `headrace up`.",
     ),
     CatalogueEntry(
         "state-file-lost",
@@ -203,6 +205,7 @@ ENTRIES = (
             r"Incomplete log file",
             r"batch (?P<batch>\d+) doesn't exist",
         ),
+        hints=(r"\bJsonEOFException\b",),  # the list of a file source, cut off
         names=(r"Unable to find batch " + _PATH,),
         what="An entry in the checkpoint's log is truncated or missing[: {path}][: batch {batch}].",
         why="A write was interrupted, or a file was changed or deleted.",

@@ -90,6 +90,28 @@ ENTRIES = (
         fix=_FIX_CODE,
     ),
     CatalogueEntry(
+        "python-module-missing",
+        FailureKind.HUMAN,
+        patterns=(
+            r"^(?:builtins\.)?ModuleNotFoundError: No module named '(?P<module>[^'\n]+)'",
+            r"^(?:builtins\.)?ImportError\b",
+        ),
+        what="A Python module could not be imported[: {module}].",
+        why="A function in the pipeline imports it: {message}",
+        fix="Install it in the environment that runs Headrace, and on a cluster in that of the "
+        "workers, too; then run `headrace start NAME`. Your own modules must be in the project "
+        "folder when you run `headrace up`.",
+    ),
+    CatalogueEntry(
+        "python-not-found",
+        FailureKind.HUMAN,
+        patterns=(r"Cannot run program \"(?P<program>[^\"\n]*python[^\"\n]*)\"",),
+        what="The Python program for workers could not be started[: {program}].",
+        why="{message}",
+        fix="Set PYSPARK_PYTHON to a Python program that exists on every machine that runs "
+        "workers, or remove it; then run `headrace up`.",
+    ),
+    CatalogueEntry(
         "bad-record",
         FailureKind.DATA,
         conditions=(

@@ -13,9 +13,10 @@ UNKNOWN = CatalogueEntry(
     "unknown",
     FailureKind.UNKNOWN,
     what="{type}[: {message}]",
-    why="This failure is not in Headrace's catalogue, so only the original message is shown.",
-    fix="Run `headrace logs NAME` for the full trace; the last `Caused by:` is closest to the "
-    "cause.",
+    why="This failure is not in Headrace's catalogue. The message is that of its deepest cause; "
+    "its fingerprint is {fingerprint}.",
+    fix="Run `headrace logs NAME` for the full trace, and `headrace why NAME` to see how often "
+    "this failure has occurred.",
 )
 
 VANISHED = CatalogueEntry(
@@ -107,6 +108,7 @@ ENTRIES = (
             r"\b(?:NoClassDefFoundError|NoSuchMethodError|IncompatibleClassChangeError"
             r"|AbstractMethodError|UnsupportedClassVersionError)\b",
             r"PYTHON_VERSION_MISMATCH|Python in worker has different version",
+            r"(?P<class>No suitable driver)",
         ),
         what="A library is missing or incompatible with this version of Spark[: data source "
         "{source}][: {class}].",
@@ -125,10 +127,10 @@ ENTRIES = (
         ),
         patterns=(r"CONTEXT_ONLY_VALID_ON_DRIVER", r"Could not serialize object"),
         what="A Python function in the query could not be sent to a worker.",
-        why="The function refers to an object that exists only in the driver, usually the Spark "
-        "session, or the worker could not start.",
+        why="The function refers to an object that exists only in the driver, such as the Spark "
+        "session, a lock or a connection.",
         fix="Inside the function, use the batch's session (`df.sparkSession`) instead of one from "
-        "outside the function. If the worker could not start, see `headrace logs NAME`.",
+        "outside the function, and create locks, connections and clients there, too.",
     ),
     CatalogueEntry(
         "python-runner-slow",
@@ -152,6 +154,19 @@ ENTRIES = (
         why="{message}",
         fix="Follow the instructions in the message. If a repartitioning of this "
         "checkpoint was started, complete it before you start the query.",
+    ),
+    CatalogueEntry(
+        "spark-stopped",
+        FailureKind.HUMAN,
+        patterns=(
+            r"Cannot call methods on a stopped SparkContext",
+            r"SparkContext\.\w+\(\)\" is null",
+            r"'NoneType' object has no attribute '(?:sc|_jsc|_jvm|setCallSite)'",
+        ),
+        what="The Spark session was stopped while a query was using it.",
+        why="Code in the pipeline called stop() on the session or on its Spark context.",
+        fix="Remove the call of stop(): Headrace ends the session when the run ends. Then run "
+        "`headrace up`.",
     ),
     CatalogueEntry(
         "bridge-stuck",

@@ -19,6 +19,17 @@ FIRST = (
         fix="Free some space (`df -h` shows where) or enlarge the disk.",
     ),
     CatalogueEntry(
+        "disk-read-only",
+        FailureKind.HUMAN,
+        patterns=(r"Read-only file system|\[Errno 30\]",),
+        names=(_PATH,),
+        what="A disk is mounted read-only[: {path}].",
+        why="The disk that holds the output, the checkpoint or Spark's temporary files does not "
+        "accept writes. Linux remounts a disk read-only after a disk error.",
+        fix="Search `dmesg` for disk errors, and mount the disk for writing (`mount -o "
+        "remount,rw`) or move the folder; then run `headrace start NAME`.",
+    ),
+    CatalogueEntry(
         "credentials-expired",
         # One retry: by then the token has often been renewed.
         FailureKind.RETRY_THEN_HUMAN,
@@ -41,6 +52,7 @@ FIRST = (
             r"\bInvalidAccessKeyId\b|\bSignatureDoesNotMatch\b|\bAuthenticationFailed\b",
             r"password authentication failed|no password supplied|\b28P01\b",
             r"\[Errno 13\] Permission denied|\(Permission denied\)",
+            r"\bHTTP Error 40[13]\b|\b40[13] Client Error\b|\b401 Unauthorized\b",
         ),
         names=(_PATH,),
         what="Access denied[: {path}].",
@@ -72,6 +84,23 @@ ENTRIES = (
         fix="Move the files with the different schema to a separate folder, read that folder as "
         "a second source, and combine the two sources with a union; or rewrite the files. Then "
         "run `headrace start NAME`.",
+    ),
+    CatalogueEntry(
+        "input-file-damaged",
+        FailureKind.DATA,
+        conditions=("FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER",),
+        patterns=(
+            r"is not a Parquet file|Could not read footer for file|Malformed ORC file",
+            r"[Nn]ot in GZIP format|Unexpected end of (?:ZLIB )?input stream|\bZipException\b",
+            r"Not an Avro data file|incorrect (?:header|data) check",
+        ),
+        names=(r"reading (?:the footer for )?file:? " + _PATH,),
+        what="An input file is damaged or has a different format[: {path}].",
+        why="It was not written completely, or it is not of the format that the source expects: "
+        "{message}",
+        fix="Write the file again under a new name and delete this one, or move it out of the "
+        "folder; then run `headrace start NAME`. Writers should write to a temporary name and "
+        "rename the file when it is complete.",
     ),
     CatalogueEntry(
         "input-file-gone",
@@ -116,6 +145,7 @@ ENTRIES = (
             r"java\.net\.(?:ConnectException|UnknownHostException|NoRouteToHostException"
             r"|SocketException)",
             r"Connection reset by peer|\bConnectTimeoutException\b",
+            r"\bHTTP Error 50[0234]\b|\b50[0234] Server Error\b",
         ),
         # An inner cause (a full disk, denied access) is more specific.
         hints=(r"\[FAILED_READ_FILE\b", r"\[TASK_WRITE_FAILED\]"),
