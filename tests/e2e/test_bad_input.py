@@ -304,7 +304,7 @@ def test_a_state_folder_that_others_own_or_may_write_is_refused(
 ) -> None:
     once.state.mkdir(mode=0o700)
     os.chown(once.state, 65534, 65534)
-    words = ("belongs to user 65534, not to this user (0)", str(once.state), "as that user")
+    words = ("belongs to user 65534, but this command runs as user 0", str(once.state), "owner")
     refused(once, command, 3, words, java)
     os.chown(once.state, 0, 0)
     once.state.chmod(0o770)

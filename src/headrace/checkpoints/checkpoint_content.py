@@ -37,10 +37,10 @@ _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(delta|changelog|snapshot|zip)")
 # Headrace does not allow.
 _VERSIONS = {"offsets": ("v1",), "commits": ("v1", "v2")}
 _VERSION_FIX = {
-    "offsets": "Use the Spark version that wrote the checkpoint. Format v2 means that it was"
-    " created with spark.sql.streaming.queryEvolution.enableSourceEvolution, which Headrace does"
-    " not support: turn this setting off, and use a new checkpoint (and a new folder for a file"
-    " sink).",
+    "offsets": "Use the Spark version that wrote the checkpoint. Format v2 means that the "
+    "checkpoint was created with spark.sql.streaming.queryEvolution.enableSourceEvolution. "
+    "Headrace does not support this setting: turn it off, and use a new checkpoint (and a new "
+    "folder for a file sink).",
     "commits": "Use the Spark version that wrote the checkpoint.",
 }
 
@@ -117,7 +117,7 @@ def _read_metadata(path: Path, is_started: bool) -> tuple[str | None, tuple[Prob
     if not os.path.lexists(file):
         if not is_started:
             return None, ()
-        what = f"{path} has batches but no `metadata` file, which contains the query id."
+        what = f"{path} has batches but no `metadata` file. That file contains the query id."
         fix = f"Restore {file}. Its content must be " + '{"id":"..."}, with the query id.'
         return None, (Problem("checkpoint-metadata-missing", what, fix),)
     text, fault = text_of(file)

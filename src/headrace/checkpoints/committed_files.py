@@ -41,7 +41,8 @@ def files(path: Path, *, with_batches: bool = True) -> list[CommittedFile]:
     if not log.is_dir():
         if _has_data(path):
             raise ConnectorError(
-                f"{path} has files but no {LOG}, so Headrace cannot tell which are committed.",
+                f"{path} has files but no {LOG}, so Headrace cannot tell which of them are "
+                "committed.",
                 why="The folder was not written by a streaming query, or its log was deleted.",
                 where=str(path),
                 fix="Read the folder as plain files, or use a folder that a stream writes to.",

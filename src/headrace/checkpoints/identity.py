@@ -125,10 +125,10 @@ def _foreign(
         f" {identity.project!r}, not to {ours}.",
         why="Queries that share a checkpoint lose or duplicate rows.",
         where=layout.path,
-        fix="Restore the old query, pipeline or project name, or set a different checkpoint and,"
-        " for a file sink, a different folder. If the rename was intentional and you want to keep"
-        " this checkpoint, run:"
-        f" rm {shlex.quote(layout.path + '.json')}",
+        fix="If a query, pipeline or project was renamed by mistake, restore its old name. If "
+        "this is a different query, set a different checkpoint and, for a file sink, a "
+        "different folder. If the rename was intentional and you want to keep this checkpoint, "
+        f"run: rm {shlex.quote(layout.path + '.json')}",
         slug="checkpoint-foreign",
     )
 

@@ -47,7 +47,8 @@ def shared_options(command: F) -> F:
     profile = option(
         "--profile",
         metavar="NAME",
-        help="Use this profile of headrace.toml. Default: HEADRACE_PROFILE if it is set, else dev.",
+        help="Use this profile from headrace.toml. Default: HEADRACE_PROFILE if it is set, else "
+        "dev.",
     )
     project = option(
         "--project",

@@ -35,7 +35,7 @@ def quarantine() -> None:
 )
 @pass_options_and_json
 def list_(options: Options, name: str | None, newest: int, json_: bool) -> None:
-    """Count records by reason and show the newest ones.
+    """Count records by reason and show the latest ones.
 
     NAME is a pipeline or a view; the default is all.
     """

@@ -41,7 +41,13 @@ RIGHT = ("BIGINT", "INT", "DOUBLE", "FLOAT", "DECIMAL", "HUGEINT", "SMALLINT", "
     show_default=True,
     help="Show at most this many rows.",
 )
-@click.option("--timeout", type=Seconds(), default="60s", show_default=True)
+@click.option(
+    "--timeout",
+    type=Seconds(),
+    default="60s",
+    show_default=True,
+    help="Cancel the query after this time.",
+)
 @click.option("--spark", is_flag=True, help="Use Spark instead of DuckDB; starts a JVM.")
 @pass_options_and_json
 def sql(

@@ -42,9 +42,11 @@ def status(options: Options, names: tuple[str, ...], watch: bool, json_: bool) -
     type=click.Choice(["running", "caught-up", "stopped"]),
     default="running",
     show_default=True,
-    help="stopped includes finished and needs-attention.",
+    help="State to wait for; stopped includes finished and needs-attention.",
 )
-@click.option("--timeout", type=Seconds(), default="60s", show_default=True)
+@click.option(
+    "--timeout", type=Seconds(), default="60s", show_default=True, help="How long to wait."
+)
 @pass_options_and_json
 def wait(options: Options, name: str, until: str, timeout: float, json_: bool) -> None:
     """Wait for a state; exit with code 1 on timeout."""

@@ -77,7 +77,7 @@ class Connector:
         """Set format and options, or the function that gets the batches."""
         raise ConnectorError(
             f"{self.kind} is not a sink.",
-            why="It can only be read.",
+            why="It can only be read from.",
             fix="Write to a sink, for example hr.parquet(path).",
             slug="not-a-sink",
         )

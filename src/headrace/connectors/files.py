@@ -167,8 +167,8 @@ class Files(Connector):
         beside = os.listdir(folder) if os.path.isdir(folder) else []
         raise ConnectorError(
             f"The {self.format} source {path} does not exist.",
-            why="A source must exist before a stream starts; otherwise a mistyped path would look "
-            "like a source without new data.",
+            why="A source must exist before a stream starts. Otherwise, a mistyped path would "
+            "look like a source without new data.",
             where=path,
             fix=suggest(name, beside, f"mkdir -p {path}"),
             slug="source-missing",

@@ -149,7 +149,7 @@ class JarMismatch:
         return f"{self.given}, but the installed PySpark is {spark_version()} (Scala {SCALA})."
 
 
-MISFIT_WHY = "A connector only works with the Spark and Scala versions that it was built for."
+MISFIT_WHY = "A connector works only with the Spark and Scala versions that it was built for."
 
 
 def find_mismatch(given: str) -> JarMismatch | None:

@@ -203,7 +203,7 @@ def _sink_problem(to: object) -> DefinitionError | None:
     kind = getattr(to, "kind", None)
     return DefinitionError(
         f"to={kind or repr(to)} is not a sink.",
-        why=f"{kind} can only be read."
+        why=f"{kind} can only be read from."
         if kind
         else "A sink must be a connector or the name of a sink in headrace.toml.",
         fix='Use to=hr.parquet("data/out"), to=hr.console() or to=hr.each_batch(function).',

@@ -50,7 +50,7 @@ def connector_problems(
     found += [
         DefinitionError(
             f"{node.name!r} reads {name} and writes to the same place, {node.sink.identity()}.",
-            why="It would read its own output forever.",
+            why="The query would read its own output forever.",
             where=node.place,
             fix="Write to another folder or topic, or exclude this one from the source.",
             slug="reads-itself",
@@ -105,7 +105,7 @@ def mode_problem(
         fix = f"Add a watermark, or use another sink: the query supports {can}, but {written}."
     return DefinitionError(
         f"{node.name!r} cannot run in {mode} mode.",
-        why=able.get(mode) or f"{written}. It cannot change rows that are already written.",
+        why=able.get(mode) or f"{written}. This sink cannot change rows that are already written.",
         where=node.place,
         fix=fix,
         slug="unsupported-mode",
@@ -116,7 +116,7 @@ def pandas_aggregate(node: GraphNode, function: str) -> DefinitionError:
     return DefinitionError(
         f"{node.name!r} aggregates with the pandas function {function!r}, which streams do not "
         "support.",
-        why="It needs all rows of a group at once, but a stream is never complete.",
+        why="The function needs all rows of a group at once, but a stream is never complete.",
         where=node.place,
         fix="Use transformWithState to keep state for each key; see guides/own-aggregate.md.",
         slug="pandas-aggregate",

@@ -231,7 +231,7 @@ def _sink(one: Declaration, settings: Settings, problems: list[Error]) -> Connec
     if not sink.capabilities.is_sink:
         problems.append(
             DefinitionError(
-                f"{one.name!r} writes to {to!r}, but {sink.kind} can only be read.",
+                f"{one.name!r} writes to {to!r}, but {sink.kind} can only be read from.",
                 where=str(one.place),
                 fix=f"Change the kind of [sinks.{to}].",
                 slug="not-a-sink",

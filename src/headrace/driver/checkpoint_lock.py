@@ -73,7 +73,9 @@ def _in_use_error(folder: Path, path: Path) -> CheckpointError:
         f"The checkpoint {folder} is in use by {who}.",
         why="Two processes that share a checkpoint lose or duplicate rows.",
         where=str(path),
-        fix=f"Stop that process first (see ps -fp {pid})." if pid else "Stop that process first.",
+        fix=f"Stop that process first. To see what it is: ps -fp {pid}"
+        if pid
+        else "Stop that process first.",
         slug="checkpoint-held",
     )
 

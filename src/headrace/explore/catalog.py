@@ -100,7 +100,7 @@ class Catalog:
         at = next((p for p in (real, *map(str, Path(real).parents)) if p in owners), None)
         if at is None and self.is_confined:
             raise SqlError(
-                f"The web page cannot query {path!r}, because it does not belong to a table.",
+                f"{path!r} does not belong to a table, so the web page cannot query it.",
                 why="The web page can query only paths that pipelines write to.",
                 fix="Use a table name, or run `headrace sql` on the command line.",
                 slug="not-a-table",

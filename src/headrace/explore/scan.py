@@ -155,8 +155,8 @@ def _resolve_links(paths: Iterable[str], within: Path | None) -> list[str]:
         if name not in is_link:
             raise SqlError(
                 f"{path} is missing.",
-                why="The sink's commit log lists it, so either it was deleted or the folder was "
-                "moved.",
+                why="The sink's commit log lists this file, so either the file was deleted or "
+                "its folder was moved.",
                 where=path,
                 fix="Restore the file from a backup, or move the folder back.",
                 slug="committed-file-missing",

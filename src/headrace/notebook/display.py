@@ -118,7 +118,7 @@ class Display:
         if thread.is_alive():
             raise Error(
                 f"The display did not catch up within {timeout_s:g} s.",
-                why="Rows arrive faster than they are processed, or without a pause.",
+                why="Rows arrive without a pause, or faster than they are processed.",
                 fix="Do not call wait(): the display updates on its own.",
                 slug="display-behind",
             )

@@ -203,7 +203,7 @@ def _earlier(work: Workspace, wanted: Desired, version: str | None) -> str:
             return wanted.previous[-1]
         raise ControlError(
             f'"{wanted.pipeline}" has no earlier version.',
-            why=f"It has been at version {wanted.version} since it was first deployed.",
+            why=f"Headrace has no record of a version before {wanted.version}.",
             fix=f"List the versions: headrace versions {wanted.pipeline}",
             slug="no-earlier-version",
         )

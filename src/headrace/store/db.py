@@ -182,7 +182,7 @@ _EXPLANATIONS = (
     (
         "store-unwritable",
         "could not be opened or written",
-        "Check who owns the state folder, and that its disk is not read-only.",
+        "Check the owner of the state folder, and whether its disk is read-only.",
         ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_IOERR"),
     ),
 )
@@ -240,7 +240,8 @@ def _ready(path: Path, schema: migrations.Schema) -> Store:
             raise StoreError(
                 f"{path.name} could not be created: {exc.strerror}.",
                 where=str(path),
-                fix="Check who owns the state folder, and that its disk is not full or read-only.",
+                fix="Check the owner of the state folder, and whether its disk is full or "
+                "read-only.",
                 slug="store-unwritable",
             ) from exc
         raise

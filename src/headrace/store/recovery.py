@@ -51,8 +51,8 @@ def set_aside(path: Path, now: float) -> Path:
         raise StoreError(
             f"{path.name} is unusable and could not be renamed: {exc.strerror}.",
             where=str(path),
-            fix="Check who owns the state folder, and that its disk is not read-only. Then run: "
-            f"mv {path} {target}",
+            fix="Check the owner of the state folder, and whether its disk is read-only. Then "
+            f"run: mv {path} {target}",
             slug="store-unwritable",
         ) from exc
     return target

@@ -16,10 +16,12 @@ def prepare_state(places: StatePaths) -> None:
     stats = places.state.stat()
     if stats.st_uid != os.getuid():
         raise SetupError(
-            f"The state folder belongs to user {stats.st_uid}, not to this user ({os.getuid()}).",
+            f"The state folder belongs to user {stats.st_uid}, but this command runs as user "
+            f"{os.getuid()}.",
             why="The owner of the folder controls which code Headrace runs.",
             where=str(places.state),
-            fix="Run headrace as that user, or set [project] state to a folder that you own.",
+            fix="Run headrace as the owner of the folder, or set [project] state to a folder "
+            "that you own.",
             slug="state-owner",
         )
     if stats.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

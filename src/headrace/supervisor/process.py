@@ -245,9 +245,11 @@ def to_the_end(
             raise error
         raise SetupError(
             f"The {what} exited without a result.",
-            why=tail_of(log).strip() or "It was killed, or the machine ran out of memory.",
+            why=tail_of(log).strip()
+            or "It printed nothing. It may have been killed, for "
+            "example because the machine ran out of memory.",
             where=str(log),
-            fix=f"Run the {what} again. If it fails again, read the log.",
+            fix=f"Run the {what} again. If this happens again, read the log.",
             slug="question-vanished" if spec.question else "check-vanished",
         )
     run_folders.remove(places, spec.run)

@@ -171,7 +171,7 @@ def _rollback(request: Request, known: KnownPipeline, current: Desired) -> tuple
     if not version:
         raise ControlError(
             f'"{current.pipeline}" has no earlier version.',
-            why=f"{current.version} is the first version that was deployed.",
+            why=f"Headrace has no record of a version before {current.version}.",
             slug="no-earlier-version",
         )
     if version == current.version:

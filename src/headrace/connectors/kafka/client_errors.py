@@ -69,7 +69,9 @@ def no_topic(servers: str, name: str | None, why: str, known: Iterable[str] = ()
         f"Topic {name!r} was not found on {servers}.",
         why=why,
         fix=suggest(
-            name or "", known, "Create it, or check that the login is allowed to describe it."
+            name or "",
+            known,
+            "Create the topic, or check that this client has the Describe permission on it.",
         ),
         slug="kafka-no-topic",
     )

@@ -341,7 +341,7 @@ def _parse_assign(value: Mapping[str, list[int]] | str | None) -> dict[str, list
         return {str(topic): [int(one) for one in found] for topic, found in given.items()}
     except (ValueError, TypeError, AttributeError) as exc:
         raise ConnectorError(
-            f"Invalid assign: {value!r}.",
+            f"Invalid value for assign: {value!r}.",
             why=str(exc),
             fix='Write assign={"topic": [0, 1]}.',
             slug="bad-option",

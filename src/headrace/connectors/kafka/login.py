@@ -23,8 +23,8 @@ _MODULE = "org.apache.kafka.common.security.{}LoginModule"
 # setting of the client -> (why it breaks a query, fix)
 _READING = {
     "group.id": (
-        "each query needs its own consumer group: queries that share one each read only a part of "
-        "the records",
+        "each query needs its own consumer group: if queries share a group, each of them reads "
+        "only some of the records",
         'Use group_prefix="…" to name the groups. To see how far behind each query is, run '
         "headrace lag.",
     ),
@@ -132,8 +132,8 @@ def _option_problem(
     if not low.startswith("kafka.") and low not in _PLAIN:
         return ConnectorError(
             f"Unknown option {name!r}.",
-            why="Kafka client settings need the prefix `kafka.`. The options of Spark's Kafka "
-            "connector have fields of their own.",
+            why="Kafka client settings need the prefix `kafka.`. For an option of Spark's Kafka "
+            "connector, use the field with that purpose.",
             fix=_suggest_fix(name, named),
             slug="kafka-option",
         )

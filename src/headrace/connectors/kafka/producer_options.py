@@ -33,8 +33,8 @@ def option_error(words: str) -> ConnectorError:
     """`words` is the message of librdkafka."""
     return ConnectorError(
         f"The Kafka client rejected an option: {words}.",
-        why="The client is librdkafka, where some settings have different names than in the "
-        "Java client.",
+        why="The client is librdkafka. Some of its settings have different names from those of "
+        "the Java client.",
         fix="Use librdkafka's name for the option (see its CONFIGURATION.md) with the prefix "
         "`kafka.`, or remove the option.",
         slug="kafka-option",

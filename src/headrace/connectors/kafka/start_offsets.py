@@ -133,7 +133,7 @@ def invalid_offsets(side: str, value: object, why: str) -> ConnectorError:
         ('"earliest", "latest"', "earliest") if side == "starting" else ('"latest"', "latest")
     )
     return ConnectorError(
-        f"Invalid {side}: {value!r}: {why}.",
+        f"Invalid value for {side} ({value!r}): {why}.",
         fix=f'Write {side}={words}, "2026-01-31T08:00:00Z" or '
         f'{{"topic": {{"0": 1234, "1": "{end}"}}}}.',
         slug="kafka-offsets",

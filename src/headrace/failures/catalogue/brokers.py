@@ -25,11 +25,11 @@ ENTRIES = (
         what="The end offset of a Kafka topic moved backwards[: {topic}][, partition {partition}]"
         "[, from {before}][ to {now}].",
         why="Either a broker briefly returned an outdated offset, or the topic was deleted and "
-        "recreated.",
-        fix=f"If the topic was recreated, set {NEW_CHECKPOINT}: the query then reads the new "
-        "topic from `starting`. To continue at the end of the topic instead, run `headrace start "
-        "NAME --accept-gap`. If this is the first run, correct `starting`: it is past the end of "
-        "the topic.",
+        "created again.",
+        fix=f"If the topic was created again, set {NEW_CHECKPOINT}: the query then reads the "
+        "new topic from `starting`. To continue at the end of the topic instead, run `headrace "
+        "start NAME --accept-gap`. If this is the first run, correct `starting`, which is past "
+        "the end of the topic.",
     ),
     CatalogueEntry(
         "kafka-data-lost",
@@ -89,8 +89,8 @@ ENTRIES = (
         ),
         names=_TOPICS,
         what="Kafka did not answer in time[: topic {topic}].",
-        why="A broker is down, slow, electing a leader, or unreachable from this machine: "
-        "{message}",
+        why="A broker may be down, slow or unreachable from this machine, or a partition may "
+        "have no leader: {message}",
         fix="Check the brokers and the address in `servers`. On a slow network, increase "
         "request.timeout.ms and default.api.timeout.ms.",
     ),
@@ -128,10 +128,10 @@ ENTRIES = (
         names=(r"topics:? \[?(?P<topic>[\w.-]+)", r"group:? (?P<group>[\w.-]+)"),
         what="Kafka denied this user access[: topic {topic}][: group {group}].",
         why="An ACL is missing.",
-        fix="Grant Describe and Read on the topic (Write for a sink). If groups have ACLs, also "
-        "grant Read on groups with the prefix `spark-kafka-source`. A sink with exactly_once "
-        "needs Write on transactional ids and Read on groups with the prefix `headrace-`. Then "
-        "run `headrace start NAME`.",
+        fix="To read, grant Describe and Read on the topic; to write, grant Describe and Write. "
+        "If groups have ACLs, also grant Read on groups with the prefix `spark-kafka-source`. A "
+        "sink with exactly_once also needs Write on transactional ids and Read on groups with "
+        "the prefix `headrace-`. Then run `headrace start NAME`.",
     ),
     CatalogueEntry(
         "kafka-transaction-refused",
@@ -154,11 +154,11 @@ ENTRIES = (
             r"\bProducerFencedException\b|\bInvalidProducerEpochException\b",
         ),
         what="Kafka fenced this run's transactional producer.",
-        why="A batch, or a broker outage during a batch, took longer than the transaction timeout "
-        "(15 minutes), or another run of the same query is writing to the topic. No part of the "
-        "batch was committed.",
-        fix="Check that no copy of the pipeline is running elsewhere, and make long batches "
-        "smaller (max_rows); then run `headrace start NAME`.",
+        why="Either another run of the same query is writing to the topic, or a long batch or a "
+        "broker outage kept a transaction open for longer than its timeout (15 minutes). No "
+        "part of the batch was committed.",
+        fix="Check that no copy of the pipeline is running elsewhere. If batches are long, make "
+        "them smaller (max_rows). Then run `headrace start NAME`.",
     ),
     CatalogueEntry(
         "kafka-row-too-large",
@@ -172,8 +172,8 @@ ENTRIES = (
         what="An output row is too large for Kafka[: {bytes} bytes][; the limit is {limit}].",
         why="The sink's client sends at most max.request.size (1 MB) and buffers at most "
         "buffer.memory (32 MB); the topic accepts at most max.message.bytes (1 MB).",
-        fix='Drop or shorten such rows: where("octet_length(value) < 1000000"). Or increase '
-        'all three limits to more than the row size: "kafka.max.request.size" and '
+        fix='Shorten such rows, or drop them: where("octet_length(value) < 1000000"). Or '
+        'increase all three limits to more than the row size: "kafka.max.request.size" and '
         '"kafka.buffer.memory" in the sink\'s options, and max.message.bytes on the topic.',
     ),
     CatalogueEntry(

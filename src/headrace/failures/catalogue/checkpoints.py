@@ -25,8 +25,9 @@ ENTRIES = (
         ),
         what="Another process is writing to this query's checkpoint[: {path}].",
         why="A log entry that this query was about to write already exists.",
-        fix="Find the other process (`headrace status` in every project that uses this "
-        "checkpoint, or a script started by hand) and stop it; then run `headrace start NAME`.",
+        fix="To find the other process, use `headrace status` in every project that uses this "
+        "checkpoint, and look for a script that was started by hand. Stop that process, then "
+        "run `headrace start NAME`.",
     ),
     CatalogueEntry(
         "stateful-operators-changed",
@@ -113,8 +114,8 @@ ENTRIES = (
         names=(r"Error reading (?:delta|snapshot|streaming state) file (?:of )?" + _PATH,),
         what="One of the query's state files is missing or truncated[: {path}].",
         why="The file was deleted, or a write to it was interrupted.",
-        fix="If this happens only once, no action is needed: the cause can be a race condition. If "
-        f"it keeps happening, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
+        fix="A single occurrence can be a race condition and needs no action. If this keeps "
+        f"happening, restore the checkpoint from a backup, or set {NEW_CHECKPOINT}.",
     ),
     CatalogueEntry(
         "state-still-held",
@@ -209,8 +210,8 @@ ENTRIES = (
         names=(r"Unable to find batch " + _PATH,),
         what="An entry in the checkpoint's log is truncated or missing[: {path}][: batch {batch}].",
         why="A write was interrupted, or a file was changed or deleted.",
-        fix="Run `headrace start NAME`: it checks the whole checkpoint first and names the entry. "
-        "Delete that entry only if it is the latest one and was never committed (`commits` has no "
-        "file with its number); otherwise, restore the checkpoint from a backup.",
+        fix="Run `headrace start NAME`, which first checks the whole checkpoint and names the "
+        "damaged entry. If that entry is the latest one and `commits` has no file with its "
+        "number, delete the entry. Otherwise, restore the checkpoint from a backup.",
     ),
 )

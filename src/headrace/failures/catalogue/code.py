@@ -58,8 +58,8 @@ MEMORY = (
             r"killed by YARN for exceeding",
         ),
         what="A worker process died.",
-        why="Usually the operating system killed it because it used too much memory; a crash in a "
-        "native library looks the same.",
+        why="Usually, the operating system killed the process because it used too much memory. "
+        "A crash in a native library looks the same.",
         fix="Make batches smaller (max_files, max_rows, "
         "spark.sql.execution.arrow.maxRecordsPerBatch), or give workers more memory "
         "(spark.executor.memoryOverhead, spark.executor.pyspark.memory).",
@@ -69,7 +69,7 @@ MEMORY = (
         FailureKind.RETRY,
         patterns=(r"Python worker (?:failed )?to connect back",),
         what="A Python worker did not start within Spark's limit of ten seconds.",
-        why="The machine was overloaded.",
+        why="The machine was probably overloaded.",
         fix="Usually no action is needed. If this keeps happening, reduce the load on the "
         "machine, or add cores.",
     ),
@@ -86,7 +86,7 @@ ENTRIES = (
             r"\bPythonException\b",
         ),
         what="A Python function in the query raised {type}[: {message}]",
-        why="It could not handle a row in this batch.",
+        why="The function could not handle a row in this batch.",
         fix=_FIX_CODE,
     ),
     CatalogueEntry(
@@ -159,6 +159,6 @@ ENTRIES = (
         ),
         what="A function in the pipeline failed with a connection error: {type}[: {message}]",
         why="The service that the function calls is down, slow, or unreachable from this machine.",
-        fix="Check the service that the function calls.",
+        fix="Check that the service is running and can be reached from this machine.",
     ),
 )

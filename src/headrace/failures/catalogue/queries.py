@@ -23,7 +23,8 @@ VANISHED = CatalogueEntry(
     "vanished",
     FailureKind.RETRY,
     what="The driver process exited without reporting an error.",
-    why="It was killed (kill -9, or the kernel's out-of-memory killer), or the machine went down.",
+    why="It was probably killed (by kill -9 or by the kernel's out-of-memory killer), or the "
+    "machine went down.",
     fix="If this keeps happening, search the system log for `Out of memory: Killed process`, and "
     "read the last lines of `headrace logs NAME`.",
 )
@@ -36,8 +37,8 @@ ENTRIES = (
         conditions=("CONCURRENT_QUERY",),
         patterns=(r"Cannot start query with id .*(?:same id is already|already active)",),
         what="The same query was started twice in this driver.",
-        why="Only one active query can use a checkpoint, and the first one had not stopped yet.",
-        fix="If this keeps happening, start the query in only one place in the code.",
+        why="Only one active query can use a checkpoint, and the first query had not stopped yet.",
+        fix="If this keeps happening, make sure that the code starts the query in only one place.",
     ),
     CatalogueEntry(
         "duplicate-query-name",
@@ -137,7 +138,7 @@ ENTRIES = (
         FailureKind.RETRY,
         conditions=("STREAMING_PYTHON_RUNNER_INITIALIZATION_TIMEOUT_FAILURE",),
         what="A Python worker for the query did not start in time.",
-        why="The machine was overloaded, or the worker's imports take too long.",
+        why="The machine may be overloaded, or the worker's imports may take too long.",
         fix="If this keeps happening, check the load on the machine and what the pipeline file "
         "imports.",
     ),
@@ -189,7 +190,7 @@ ENTRIES = (
             r"(?s)^(?:builtins\.)?(?:Connection\w*Error|BrokenPipeError)\b.*\nraised in py4j$",
         ),
         what="The driver's JVM died.",
-        why="It was killed by a user or by the out-of-memory killer, or it crashed.",
+        why="It crashed, or it was killed by a user or by the kernel's out-of-memory killer.",
         fix="If this keeps happening, look for `hs_err_pid*.log` in the project folder and for "
         "`Out of memory` in the system log, and adjust spark.driver.memory.",
     ),
@@ -200,7 +201,7 @@ ENTRIES = (
         conditions=("JAVA_GATEWAY_EXITED",),
         patterns=(r"Java gateway process exited before sending its port number",),
         what="Java exited before Spark was ready.",
-        why="Java 17 or 21 is not installed, a JVM option is wrong, or a package in "
+        why="Either Java 17 or 21 is not installed, or a JVM option is wrong, or a package in "
         "spark.jars.packages could not be downloaded.",
         fix="Read the first lines of `headrace logs NAME`, and run `java -version`.",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.failures.catalogue_entry import CatalogueEntry, FailureKind
+from headrace.failures.catalogue_entry import NEW_CHECKPOINT, CatalogueEntry, FailureKind
 
 _PATH = r"(?P<path>(?:[a-z0-9]+:)?/[^\s,;'\"]*?)(?=[.,;]?(?:\s|$|['\"]))"
 
@@ -16,7 +16,7 @@ FIRST = (
         what="A disk is full[: {path}].",
         why="No space is left on the device that holds the output, the checkpoint or Spark's "
         "temporary files.",
-        fix="Free some space (`df -h` shows where) or enlarge the disk.",
+        fix="Free some space or enlarge the disk. `df -h` shows which disks are full.",
     ),
     CatalogueEntry(
         "disk-read-only",
@@ -57,8 +57,8 @@ FIRST = (
         names=(_PATH,),
         what="Access denied[: {path}].",
         why="{type}[: {message}]",
-        fix="Check the user or key that the pipeline uses, and its permissions. Correct them, "
-        "then run `headrace start NAME`.",
+        fix="Check which user or key the pipeline uses, and which permissions it has. Correct "
+        "them, then run `headrace start NAME`.",
     ),
 )
 
@@ -79,11 +79,12 @@ ENTRIES = (
         ),
         what="The folder contains files with different schemas[: column {column} differs][ in "
         "{path}].",
-        why="The query started with one schema[ ({expected})], but this file has a different "
-        "one[ ({actual})].",
-        fix="Move the files with the different schema to a separate folder, read that folder as "
-        "a second source, and combine the two sources with a union; or rewrite the files. Then "
-        "run `headrace start NAME`.",
+        why="The query started with one schema[ ({expected})], but a file has a different one[ "
+        "({actual})].",
+        fix="Rewrite the files that have the different schema, then run `headrace start NAME`. "
+        "Or move them to a separate folder, read that folder as a second source, and combine "
+        f"the two sources with a union. A second source requires {NEW_CHECKPOINT}; then run "
+        "`headrace up`.",
     ),
     CatalogueEntry(
         "input-file-damaged",
@@ -116,9 +117,9 @@ ENTRIES = (
         ),
         what="An input file or folder does not exist[: {path}].",
         why="It was deleted or moved after it had been listed, or it never existed.",
-        fix="Put the file back at the same path; the next attempt will read it. If it is still "
-        "missing on that attempt, Headrace reports input-vanished and names the file. If a folder "
-        "does not exist, correct its path.",
+        fix="Put the file back at the same path, so that the next attempt can read it. If the "
+        "file is still missing on that attempt, Headrace reports input-vanished and names the "
+        "file. If a folder does not exist, correct its path.",
     ),
     CatalogueEntry(
         "input-vanished",
@@ -128,11 +129,12 @@ ENTRIES = (
             r"(?:: (?P<path>[^\n]+))?",
         ),
         what="Input files disappeared before they were read[: {files}][, {path}].",
-        why="Spark lists a folder once for many batches, and silently skips a listed file that no "
-        "longer exists when its batch is planned. The batch is committed without that file's rows.",
+        why="Spark lists a folder once for many batches. If a listed file no longer exists when "
+        "its batch is planned, Spark silently skips the file and commits the batch without its "
+        "rows.",
         fix="Copy the file back under a new name (Spark never reads the same name twice), then "
-        "run `headrace start NAME`; files that were already read are not read again. To continue "
-        "without the file, just run `headrace start NAME`. To always continue when "
+        "run `headrace start NAME`. Files that were already read are not read again. To "
+        "continue without the file, just run `headrace start NAME`. To always continue when "
         'files are missing, set on_missing="continue" on the source.',
     ),
     CatalogueEntry(

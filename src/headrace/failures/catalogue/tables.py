@@ -17,8 +17,9 @@ ENTRIES = (
         patterns=(r"\bConcurrentTransactionException\b",),
         what="Two runs of the same query are writing to one Delta table.",
         why="Both have the same query id, so they use the same checkpoint or a copy of it.",
-        fix="Find the other run (`headrace status` in every project that uses this checkpoint, or "
-        "a script started by hand) and stop it; then run `headrace start NAME`.",
+        fix="To find the other run, use `headrace status` in every project that uses this "
+        "checkpoint, and look for a script that was started by hand. Stop that run, then run "
+        "`headrace start NAME`.",
     ),
     CatalogueEntry(
         "delta-write-conflict",
@@ -79,7 +80,7 @@ ENTRIES = (
         patterns=(r"Cannot process (?:overwrite|delete) snapshot",),
         names=(r"\bversion:? (?P<version>\d+)", r"snapshot:? (?P<version>\d+)"),
         what="Rows in the source table were updated or deleted[ in version {version}].",
-        why="A stream can only read rows that are appended to a table.",
+        why="A stream can read only rows that are appended to a table.",
         fix="Skip such changes (Delta: skipChangeCommits; Iceberg: "
         "streaming-skip-overwrite-snapshots), read the change feed, or set "
         f"{NEW_CHECKPOINT}.",
@@ -95,8 +96,8 @@ ENTRIES = (
         ),
         patterns=(r"snapshot was expired|expired snapshot|Cannot load current offset at snapshot",),
         what="The source table no longer has the version that the query must read next.",
-        why="VACUUM or snapshot expiry removed it before the query read it, or the table was "
-        "deleted and recreated.",
+        why="VACUUM or snapshot expiry removed that version before the query read it, or the "
+        "table was deleted and created again.",
         fix=f"Set {NEW_CHECKPOINT}, and start from a version that still exists. Keep the table's "
         "history for longer than your longest outage.",
     ),
@@ -112,10 +113,11 @@ ENTRIES = (
             r"CHECK constraint (?P<rule>\S+)",
             r"NOT NULL constraint violated for column: (?P<rule>\S+?)[.\s]",
         ),
-        what="Rows in this batch violate a table constraint[: {rule}].",
-        why="Several rows in a MERGE have the same key, or a value is missing or not allowed.",
-        fix="Keep one row for each key before MERGE (dropDuplicates), or filter out the rows that "
-        "violate the constraint.",
+        what="The table rejected rows in this batch[: {rule}].",
+        why="Either several rows in a MERGE have the same key, or a value is missing or not "
+        "allowed.",
+        fix="Keep only one row per key before the MERGE (dropDuplicates), or filter out rows "
+        "with missing or invalid values.",
     ),
     CatalogueEntry(
         "database-busy",

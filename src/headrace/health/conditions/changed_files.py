@@ -18,11 +18,11 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
             slug="input-vanished",
             what=f"{_format_count(changed.vanished)} vanished before being read, so their rows are "
             f"missing. Files: {_format_names(changed.vanished_files, changed.vanished)}.",
-            cause="Files were deleted or moved after Spark had listed the folder, which it does "
-            "once for many batches.",
-            fix="Copy the files back under new names (Spark never reads the same name twice); "
-            "their rows are then read once. In future, delete or archive a file only after its "
-            "batch has been committed.",
+            cause="Spark lists the folder once for many batches. The files were deleted or "
+            "moved after Spark had listed them.",
+            fix="Copy the files back under new names, because Spark never reads the same name "
+            "twice. Their rows are then read once. In future, delete or archive a file only "
+            "after its batch has been committed.",
             since=changed.since,
             where=query.place,
         )
@@ -33,10 +33,10 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
             "missing or incomplete. Files: "
             f"{_format_names(changed.rewritten_files, changed.rewritten)}.",
             cause="A program writes directly into the folder, or appends to an existing file. "
-            "Spark reads each file once, with its content at that moment.",
-            fix="Write each file elsewhere on the same disk, and move it into the folder when it "
-            "is complete. Compare the changed files with the output; to read one again, copy it "
-            "under a new name (rows that were already read are then read twice).",
+            "Spark reads each file only once and misses everything that is written later.",
+            fix="Write each file elsewhere on the same disk, and move it into the folder when "
+            "it is complete. Compare the changed files with the output. To read a changed file "
+            "again, copy it under a new name; rows that were already read are then read twice.",
             severity=Severity.WARNING.value,
             since=changed.since,
             where=query.place,

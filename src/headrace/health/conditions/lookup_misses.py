@@ -61,8 +61,8 @@ def _empty(name: str, about: Mapping[str, str], since: float) -> Finding:
         slug="lookup-empty",
         what=f"The lookup table {name} is empty: the join with it has dropped every row since "
         f"{clock(since)}.",
-        cause=f"The source of {name} had no rows when the query started (a failed load, a wrong "
-        "path, a filter that removes every row), or its rows were deleted later.",
+        cause=f"The source of {name} had no rows when the query started (for example, a load "
+        "failed or a path is wrong), or its rows were deleted later.",
         fix=f"Load rows into {name}. If the query reads the table only once, when it starts, "
         f"restart the pipeline. To keep rows without a match, use a left join. {REPROCESS}",
         since=since,

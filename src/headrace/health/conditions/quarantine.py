@@ -24,8 +24,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         slug="many-quarantined",
         what=f"{shares.percent(shift.share)} of the records read by {of} have been quarantined "
         f"{shift.in_words}.",
-        cause="The producer changed the format of its records, or the schema in the pipeline does "
-        "not match them.",
+        cause="The producer changed the format of its records, or the schema in the pipeline "
+        "does not match the records.",
         fix="Run `headrace quarantine list` to see the records and the reason for each, then "
         "correct the schema or the producer. Nothing is lost: the quarantine keeps the records.",
         since=shift.since,

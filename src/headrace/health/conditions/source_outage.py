@@ -18,9 +18,9 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         slug="source-unanswered",
         what=f"The source has not answered since {clock(outage.since)}: {outage.error}.",
         cause=_cause(outage.error),
-        fix="Start the broker, or correct its address or the network and firewall settings. The "
-        "query then continues from its last position and reads the records that are still in the "
-        "topic."
+        fix="Check that the broker is running, that its address is correct, and that no "
+        "firewall blocks it. When the broker answers again, the query continues from its last "
+        "position and reads the records that are still in the topic."
         if outage.addresses
         else "Check that the source system is running and reachable from this machine.",
         since=outage.since,

@@ -18,7 +18,8 @@ _WHY = {
     "stateStoreSave": (
         "an aggregation",
         "The grouping keys include no event time with a watermark, so no group is ever complete.",
-        "Use withWatermark and group by a window over the event time, or use fewer keys.",
+        "Use withWatermark and group by a window over the event time, or group by columns with "
+        "fewer values.",
     ),
     "dedupe": (
         "dropDuplicates",

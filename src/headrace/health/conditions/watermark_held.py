@@ -40,8 +40,8 @@ def find(view: RunView, query: QueryView, limits: HealthLimits) -> Iterator[Find
         cause="A query's watermark follows its slowest input, so an idle input holds the watermark "
         "back and delays windows and joins.",
         fix=f"Find out why {names} {is_} idle. If that is normal, make the source send a record "
-        'from time to time, or set "spark.sql.streaming.multipleWatermarkPolicy" = "max" for this '
-        "pipeline (rows from the slower input may then be dropped as late).",
+        'from time to time, or set "spark.sql.streaming.multipleWatermarkPolicy" = "max" for '
+        "this pipeline. Rows from the slower input may then be dropped as late.",
         since=since,
         where=query.place,
     )
