@@ -102,6 +102,9 @@ class RunView:
     first_heartbeat_at: float | None = None  # heard
     disk_free: int | None = None  # the minimum over the disks of checkpoints and state
     cpu_s: float | None = None
+    memory: int | None = None  # bytes, of all processes of the run
+    heap_after_gc: int | None = None  # bytes of the JVM's heap that a collection left in use
+    heap_max: int | None = None
     draining_at: float | None = None
     past: Mapping[str, Series] = field(default_factory=dict)  # of earlier runs, by query
 
@@ -296,7 +299,16 @@ def _fold_sample(view: RunView, event: Event, heard_at: float) -> RunView:
         first_heartbeat_at=view.first_heartbeat_at or heard_at,
         disk_free=whole(event.data.get("disk_free", view.disk_free)),
         cpu_s=real(event.data.get("cpu_s", view.cpu_s)),
+        memory=_bytes(event.data, "memory", view.memory),
+        heap_after_gc=_bytes(event.data, "heap_after_gc", view.heap_after_gc),
+        heap_max=_bytes(event.data, "heap_max", view.heap_max),
     )
+
+
+def _bytes(data: Mapping[str, Any], name: str, before: int | None) -> int | None:
+    """Few heartbeats have it: the others leave it as it was. Not negative."""
+    found = whole(data[name]) if name in data else before
+    return found if found is not None and found >= 0 else None
 
 
 def _fold_query_sample(query: QueryView, status: Mapping[str, Any], heard_at: float) -> QueryView:
