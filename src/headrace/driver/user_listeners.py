@@ -79,14 +79,14 @@ class UserListener:
     def _call(self, method: str, java_event: Any) -> None:
         from py4j.protocol import Py4JError
 
+        event = None
         try:
             event = _in_python(method, java_event)
-        except (Py4JError, OSError):
-            self.missed += 1  # the JVM has ended
-            return
-        try:
             getattr(self.listener, method)(event)
         except (Exception, SystemExit) as exc:  # a boundary: the user's code may raise anything
+            if event is None and isinstance(exc, Py4JError | OSError):
+                self.missed += 1  # the JVM has ended
+                return
             self.errors += 1
             if self.errors == 1:
                 where = self.find_place(exc.__traceback__) or self.place
