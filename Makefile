@@ -41,7 +41,7 @@ bench: parts $(WARM) ## measure against plain PySpark (wants an otherwise idle m
 	$(BIN)/python -m bench
 
 bench-kafka: parts $(WARM) $(JARS) ## the same on a real Kafka broker, three rounds each
-	$(BIN)/python -m bench kafka-app kafka-history kafka-latency
+	$(BIN)/python -m bench kafka-app kafka-history kafka-latency notices
 
 lint: $(INSTALLED) ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .

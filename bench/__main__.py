@@ -1,6 +1,6 @@
 """`python -m bench [NAME]… [--rounds N] [--seconds S] [--write]`: overhead, defaults, supervisor,
 rules, start, sql, demo, web, soak; and those on a real Kafka broker: kafka-app, kafka-history,
-kafka-latency.
+kafka-latency, notices.
 
 Without names all but those on Kafka, which `make bench-kafka` runs. Prints what it measures and
 keeps it in artifacts/bench; with --write the raw rounds also go into bench/results.json and the
@@ -29,6 +29,7 @@ from bench import (
     kafka_history,
     kafka_latency,
     machine,
+    notices,
     overhead,
     page,
     rules,
@@ -53,13 +54,19 @@ EXPERIMENTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "kafka-app": kafka_app.run,
     "kafka-history": kafka_history.run,
     "kafka-latency": kafka_latency.run,
+    "notices": notices.run,
 }
-ON_KAFKA = ("kafka-app", "kafka-history", "kafka-latency")  # only by name: they need a broker
+ON_KAFKA = (
+    "kafka-app",
+    "kafka-history",
+    "kafka-latency",
+    "notices",
+)  # only by name: they need a broker
 OF_THEIR_OWN = {"soak": (1, soak.LENGTH_S)}  # rounds and seconds, whatever was asked for
 ROUNDS, SECONDS = 5, 60.0
 # Where it was not asked for: rounds, and seconds or records, which is what they are measured by.
 USUAL_ROUNDS = dict.fromkeys(ON_KAFKA, 3)
-USUAL_SECONDS = {"kafka-latency": kafka_latency.LENGTH_S}
+USUAL_SECONDS = {"kafka-latency": kafka_latency.LENGTH_S, "notices": notices.LENGTH_S}
 USUAL_RECORDS = {"kafka-app": kafka_app.RECORDS, "kafka-history": kafka_history.RECORDS}
 RESULTS = machine.REPO / "bench" / "results.json"
 KEPT = machine.REPO / "artifacts" / "bench"  # of every run, also without --write; not in git

@@ -66,6 +66,15 @@ REAL_TIME = "micro-batch relative to real time with two-minute batches, worst ro
 P50 = Target(f"p50 of heartbeats, {REAL_TIME}", 20.0, True)
 P99 = Target(f"p99 of heartbeats, {REAL_TIME}", 5.0, True)
 ALERT = Target("p50 from a record to its open alert, worst round", 100.0, False, " ms")
+NOTICE_OF_EXIT = Target(
+    "p95 from a driver's end to the notice at the pager, worst round", 2_000.0, False, " ms"
+)
+NOTICE_OF_ROW = Target(
+    "p50 from a record to the notice about its alert, in real time, worst round",
+    250.0,
+    False,
+    " ms",
+)
 CLOCK_MS = 1.0  # what an append time can tell
 M6_A_SECOND = 389_000  # records for each node
 
@@ -184,6 +193,9 @@ def _on_kafka(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
         found.append((P50, min(sooner(rounds, "p50_ms"))))
         found.append((P99, min(sooner(rounds, "p99_ms"))))
         found.append((ALERT, max(r["alerts"]["p50_ms"] for r in rounds)))
+    if rounds := _rounds(results, "notices"):
+        found.append((NOTICE_OF_EXIT, max(r["exits"]["p95_ms"] for r in rounds)))
+        found.append((NOTICE_OF_ROW, max(r["rows"]["p50_ms"] for r in rounds)))
     return found
 
 

@@ -162,7 +162,7 @@ class Given:
 def _real_time(given: Given, seconds: float) -> dict[str, Any]:
     home = given.project("beating")
     with kept_up(home, "beating", "heartbeats", is_drained=False) as running:
-        window, feed = _fed(given, running, beats(), seconds)
+        window, feed = fed(given, running, beats(), seconds)
         measured = _beats(given, running, window, feed)
         _until_border(running, window)
         borders = borders_in(running, window)
@@ -179,7 +179,7 @@ def _micro_batch(given: Given, seconds: float) -> dict[str, Any]:
     arguments = [*places, str(given.folder / "checkpoint")]
     settings = jars.settings({"kafka"}, {})
     with bare(given.folder, "heartbeats.py", arguments, settings, LOGS) as running:
-        window, feed = _fed(given, running, beats(), seconds)
+        window, feed = fed(given, running, beats(), seconds)
         measured = _beats(given, running, window, feed)
         return {**measured, "batches": borders_in(running, window)}
 
@@ -187,9 +187,9 @@ def _micro_batch(given: Given, seconds: float) -> dict[str, Any]:
 def _alerts(given: Given, seconds: float) -> dict[str, Any]:
     home = given.project("alerting")
     with kept_up(home, "alerting", "history") as running:
-        window, feed = _fed(given, running, flapping(), seconds)
+        window, feed = fed(given, running, flapping(), seconds)
         appended = {beat: at for one in given.topics.records(given.raw)
-                    if (beat := _opening(one)) is not None and (at := one.at * 1000)}  # fmt: skip
+                    if (beat := opening(one)) is not None and (at := one.at * 1000)}  # fmt: skip
         done = lambda: [] if len(_noticed(home)) >= len(appended) else ["alerts"]  # noqa: E731
         topic.await_all(done, running.require_alive, REST_S)
         batches = borders_in(running, window)
@@ -206,7 +206,7 @@ def _alerts(given: Given, seconds: float) -> dict[str, Any]:
 SIDES = {REAL_TIME: _real_time, MICRO_BATCH: _micro_batch, ALERTS: _alerts}
 
 
-def _fed(
+def fed(
     given: Given, running: Running, values: Iterator[bytes], seconds: float
 ) -> tuple[Window, Feed]:
     """Feeds until something has come out, for the time of warming up, and for that of measuring."""
@@ -275,9 +275,9 @@ def beats() -> Iterator[bytes]:
         yield _beat(number, 50.0)
 
 
-def flapping() -> Iterator[bytes]:
+def flapping(opened_a_second: float = OPENED_A_SECOND) -> Iterator[bytes]:
     """The demo's logs; among them clusters with too much to do, and a little later with less."""
-    every = RATE // OPENED_A_SECOND
+    every = int(RATE / opened_a_second)
     ordinary = itertools.chain.from_iterable(
         log_lines.second(tick, time.time(), RATE, topic.SEED).lines for tick in itertools.count()
     )
@@ -304,7 +304,7 @@ def _cluster(one: Record) -> int:
     return int(json.loads(one.value)["cluster_id"])
 
 
-def _opening(one: Record) -> int | None:
+def opening(one: Record) -> int | None:
     """The cluster whose alert this record opens; the demo's own overloads are not ours."""
     if b"clusterHeartbeat" not in one.value:
         return None

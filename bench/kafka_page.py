@@ -1,4 +1,4 @@
-"""The tables of the three benchmarks on Kafka, for `page.py`. Pure."""
+"""The tables of the benchmarks on Kafka, for `page.py`. Pure."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ LATENCY_SIDES = {
     "real_time": "heartbeats, real time under Headrace",
     "micro_batch": "heartbeats, default micro-batch of a bare script",
     "alerts": "record to open alert, while the history query runs",
+}
+
+NOTICES = {
+    "exits": "a driver is killed, no restart is left",
+    "rows": "a record opens an alert, in real time",
 }
 
 
@@ -104,3 +109,15 @@ def latency(rounds: Sequence[Result]) -> str:
     borders = sum(one["real_time"]["borders"] for one in rounds)
     words = f"Boundaries between two real-time batches while heartbeats were measured: {borders}."
     return table(("path", "p50", "p99", "max", "measurements"), rows) + f"\n\n{words}"
+
+
+def notices(rounds: Sequence[Result]) -> str:
+    rows = []
+    for side, words in NOTICES.items():
+        runs = [one[side] for one in rounds]
+        cells = []
+        for share in ("p50_ms", "p95_ms", "max_ms"):
+            values = [run[share] for run in runs]
+            cells.append(f"{shown(median(values))} ms ({spread(values)})")
+        rows.append((words, *cells, f"{sum(run['count'] for run in runs):,}"))
+    return table(("path", "p50", "p95", "max", "measurements"), rows)

@@ -17,7 +17,7 @@ from bench.tables import table
 
 NAMES = (
     *("overhead", "defaults", "supervisor", "rules", "start", "sql", "demo", "web", "soak"),
-    *("kafka-app", "kafka-history", "kafka-latency"),
+    *("kafka-app", "kafka-history", "kafka-latency", "notices"),
 )
 NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
 Result = Mapping[str, Any]
@@ -52,6 +52,7 @@ def section(name: str, results: Mapping[str, Result]) -> str:
         "kafka-app": kafka_page.app,
         "kafka-history": kafka_page.history,
         "kafka-latency": kafka_page.latency,
+        "notices": kafka_page.notices,
     }[name](result["rounds"])
     targets = [t.words(f) for t, f in figures.outcomes({name: result})]
     verdict = "\n".join(f"- {words}" for words in targets)

@@ -65,11 +65,13 @@ def watch(supervisor: psutil.Process, seconds: float) -> dict[str, Any]:
 
 
 @contextmanager
-def supervised(folder: Path, batches_s: float) -> Iterator[int]:
+def supervised(folder: Path, batches_s: float, settings: str = "") -> Iterator[int]:
+    """`settings` are more of headrace.toml."""
     places = StatePaths(folder / ".headrace")
     places.code(VERSION).mkdir(parents=True)
     places.state.chmod(0o700)
-    (folder / "headrace.toml").write_text('[project]\nname = "bench"\n')
+    for toml in (folder / "headrace.toml", places.code(VERSION) / "headrace.toml"):
+        toml.write_text(f'[project]\nname = "bench"\n{settings}')
     module = [sys.executable, "-m", "headrace.supervisor.main", str(folder)]
     log = folder / "supervisor.out"
     try:
@@ -84,10 +86,10 @@ def supervised(folder: Path, batches_s: float) -> Iterator[int]:
         _until(lambda: supervisor_lookup.running(places) is not None, "a supervisor", log)
         for number in range(PIPELINES):
             _deploy(places, f"pipeline-{number:02d}", log)
-        _until(lambda: _running(places) == PIPELINES, f"{PIPELINES} running pipelines", log)
+        _until(lambda: running(places) == PIPELINES, f"{PIPELINES} running pipelines", log)
         time.sleep(SETTLE_S)
         yield child.pid
-        if _running(places) != PIPELINES:
+        if running(places) != PIPELINES:
             raise AssertionError(f"pipelines ended while they were watched:\n{tree.tail(log)}")
         child.send_signal(signal.SIGTERM)
         child.wait(STOP_S)
@@ -105,7 +107,7 @@ def _deploy(places: StatePaths, name: str, log: Path) -> None:
         raise RuntimeError(f"{name} was not deployed: {answer}\n{tree.tail(log)}")
 
 
-def _running(places: StatePaths) -> int:
+def running(places: StatePaths) -> int:
     conn = db.open_readonly(places.history)
     try:
         return sum(one.state == "running" for one in pipeline_status.read_all(conn))

@@ -47,7 +47,7 @@ def histories(*pairs: tuple[float, float]) -> dict[str, Any]:
     return result(rounds, records=1000)
 
 
-def wait(p50: float, p99: float, **more: int) -> dict[str, Any]:
+def wait(p50: float, p99: float, **more: float) -> dict[str, Any]:
     return {"p50_ms": p50, "p99_ms": p99, "max_ms": p99 + 1, "count": 75_000, **more}
 
 
@@ -65,6 +65,19 @@ def latencies(*rounds: tuple[float, float, float]) -> dict[str, Any]:
     return result(made, seconds=75)
 
 
+def notices(*rounds: tuple[float, float]) -> dict[str, Any]:
+    """Each (p95 of exits, p50 of rows)."""
+    made = [
+        {
+            "round": n,
+            "exits": wait(90.0, 2500.0, p95_ms=p95),
+            "rows": wait(p50, 900.0, p95_ms=800.0),
+        }
+        for n, (p95, p50) in enumerate(rounds, 1)
+    ]
+    return result(made, seconds=120)
+
+
 # ---- figures
 
 
@@ -77,6 +90,8 @@ def latencies(*rounds: tuple[float, float, float]) -> dict[str, Any]:
         ({"kafka-history": histories((1.2, 1.0), (1.5, 0.94))}, [False, False]),
         ({"kafka-latency": latencies((20.0, 200.0, 99.9), (2.0, 100.0, 20.0))}, [True] * 3),
         ({"kafka-latency": latencies((20.1, 201.0, 100.0), (2.0, 100.0, 20.0))}, [False] * 3),
+        ({"notices": notices((1999.0, 249.0), (100.0, 10.0))}, [True, True]),
+        ({"notices": notices((100.0, 10.0), (2000.0, 250.0))}, [False, False]),
     ],
 )
 def test_a_target_on_kafka_has_to_hold_in_every_round(
@@ -129,6 +144,8 @@ def test_the_tables_of_the_history_and_of_latency() -> None:
     assert "both with `from_json`: 0.980 (0.96–1)." in made
     assert "| 2 ms (2–2) | 90 ms (90–90) | 91 ms (91–91) | 75,000 |" in waits
     assert "were measured: 1." in waits
+    told = page.section("notices", {"notices": notices((300.0, 20.0), (500.0, 40.0))})
+    assert "| 30 ms (20–40) | 800 ms (800–800) | 901 ms (901–901) | 150,000 |" in told
 
 
 # ---- what is measured

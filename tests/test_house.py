@@ -43,6 +43,8 @@ BORDERS = {
     "headrace.driver.script._execute": "the user's script may raise anything",
     "headrace.driver.script_queries.ScriptQueries.add": "at worst a query is not described",
     "headrace.driver.sql_query.answer": "Spark may refuse a query with anything",
+    "headrace.driver.user_listeners.UserListener._call": "the user's listener may raise anything",
+    "headrace.driver.user_listeners._create": "the user's code may raise anything",
     "headrace.notebook.query_watch.QueryWatch.run": "py4j raises many things after the JVM ends",
     "headrace.project.sql_worker.answer": "every request line gets a reply line",
     "headrace.relay.acknowledgements.AcknowledgementThread._run": "the next round retries",

@@ -21,7 +21,11 @@ from headrace.model.runs import Ending, Exit, RunSpec
 
 BEAT_S, IDLE_S = 5.0, 10.0
 STATUS = {"message": "Waiting for data to arrive", "data_available": False, "trigger_active": False}
-COSTS = {"memory": 900_000_000, "cpu_s": 12.5, "heap_max": 1_000_000_000, "heap_used": 200_000_000}
+COSTS = {
+    "memory": 900_000_000, "driver_memory": 120_000_000, "jvm_memory": 780_000_000,
+    "cpu_s": 12.5, "heap_max": 1_000_000_000, "heap_committed": 400_000_000,
+    "heap_used": 200_000_000, "heap_after_gc": 90_000_000,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.connectors.socket import socket as socket
     from headrace.connectors.user_functions import each_batch as each_batch
     from headrace.connectors.user_functions import each_row as each_row
+    from headrace.define.api import listener as listener
     from headrace.define.api import source as source
     from headrace.define.api import stream as stream
     from headrace.define.api import table as table
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from headrace.transforms.silence import absent as absent
 
 _MODULES = {
-    "define.api": ("source", "stream", "table", "udf", "view"),
+    "define.api": ("listener", "source", "stream", "table", "udf", "view"),
     "define.triggers": ("available_now", "continuous", "real_time"),
     "transforms.silence": ("absent",),
     "transforms.parse": ("parse_json",),

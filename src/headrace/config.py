@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from headrace import settings_schema
 from headrace.errors import ConfigError
+from headrace.model import dropwizard
 from headrace.model.limits import (
     DrainLimits,
     HealthLimits,
@@ -70,6 +71,7 @@ class Settings:
     alerts: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by exporter
+    dropwizard: Mapping[str, str] | None = None  # properties of Spark's own metrics; None: off
     pipelines: tuple[str, ...] = ()  # names that have a section [pipelines.NAME]
     text: str = field(default="", repr=False)  # of the file, to find the lines of errors
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -245,8 +247,13 @@ def _settings(project: Path, profile: str, raw: Mapping[str, Any], text: str) ->
         alerts=checked.alerts,
         rules=checked.rules,
         metrics={
-            name: given for name, given in asdict(checked.metrics).items() if given is not None
+            name: given
+            for name, given in asdict(checked.metrics).items()
+            if given is not None and name != "dropwizard"  # not an exporter of Headrace
         },
+        dropwizard=dropwizard.parse(
+            checked.metrics.dropwizard, settings_schema.place(text, ["metrics", "dropwizard"])
+        ),
         pipelines=tuple(checked.pipelines),
         text=text,
         raw=raw,

@@ -158,6 +158,7 @@ class _Lag:
 @dataclass(frozen=True)
 class _Metrics:
     kafka: dict[str, Any] | None = None
+    dropwizard: Any = None  # true, or properties; `model/dropwizard` checks them
 
 
 @dataclass(frozen=True)

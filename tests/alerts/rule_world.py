@@ -222,6 +222,7 @@ class World:
         sample = {
             "queries": statuses,
             "heap_used": int(used * GB),
+            "heap_after_gc": int((used if self.has("heap") else 0.2) * GB),
             "heap_max": int(GB),
             "memory": int(2 * GB),
             "cpu_s": (self.now - T0) / 2,

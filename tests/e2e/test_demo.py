@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,10 @@ import browsing
 import gone
 from e2e import demos, rig
 from e2e.demos import PIPELINE
+from headrace.alerts.local_receiver import Received, Receiver, Reply, reply_as_service
 from headrace.cli import demo_session
 from headrace.demo.file_transport import FileTransport
+from headrace.demo.log_lines import OVERLOADED, SILENT
 from headrace.demo.paths import DemoPaths
 from headrace.json_file import read_json
 from headrace.model.state_paths import StatePaths
@@ -41,6 +43,32 @@ PAGES = (
     "/", "/pipelines/metrics", "/live", "/live/metrics.logins", "/sql", "/alerts?all=1",
     "/quarantine", "/checkpoints", "/audit",
 )  # fmt: skip
+
+
+@dataclass
+class Notices:
+    """PagerDuty on loopback, through both lives of the demo."""
+
+    url: str = ""
+    got: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, received: Received) -> Reply:
+        self.got.append(received.json())
+        return reply_as_service(received)
+
+    def receive_from(self, folder: Path) -> None:
+        (folder / "key").write_text("0123456789abcdef0123456789abcdef")
+        channel = (
+            '[notify.pager]\nkind = "pagerduty"\n'
+            f'routing_key = "${{file:{folder}/key}}"\nurl = "{self.url}"\n'
+        )
+        toml = folder / "headrace.toml"
+        toml.write_text(f"{toml.read_text()}\n{channel}")
+
+    def actions(self, query: str) -> list[str]:
+        """What was sent about the demo's cluster, which has one key for all its episodes."""
+        key = f"/{query}/{OVERLOADED if query == 'overloaded' else SILENT}"
+        return [one["event_action"] for one in self.got if one["dedup_key"].endswith(key)]
 
 
 @dataclass
@@ -71,10 +99,21 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def told(folder: Path, browser: Browser) -> dict[str, Any]:
+def notices() -> Iterator[Notices]:
+    """A receiver of one's own, as the demo says how to try it."""
+    found = Notices()
+    with Receiver(found) as receiver:
+        found.url = receiver.url
+        yield found
+
+
+@pytest.fixture(scope="module")
+def told(folder: Path, browser: Browser, notices: Notices) -> dict[str, Any]:
     """What the last line of `make demo` says."""
     with demos.demo(folder, "--for", "60s", "--rate", "100", "--json", HEADRACE_WEB="on") as run:
         link = rig.eventually("the link is printed", lambda: printed_link(run.said), 60)
+        assert "headrace alerts listen" in run.said
+        notices.receive_from(folder)
         rig.eventually("every query has worked", lambda: demos.has_committed(run.project), 150)
         see_it_die(Running(run.project, link), browser)
         said = demos.told(run.ended(600))
@@ -391,6 +430,19 @@ def test_each_action_is_asked_for_confirmed_done_and_written_down(
     for what in ("restart", "stop", "start", "rollback"):
         assert re.search(rf"\(page\)\s+{what}\s+metrics", page.inner_text("main"))
     visit.check()
+
+
+@pytest.mark.parametrize("query", ["overloaded", "silent"])
+def test_an_alert_of_the_demo_opens_and_is_resolved_with_one_key(
+    demo: Running, notices: Notices, query: str
+) -> None:
+    rig.eventually(f"{query} ends", lambda: "resolve" in notices.actions(query), 240)
+
+    actions = notices.actions(query)
+    assert actions == [["trigger", "resolve"][n % 2] for n in range(len(actions))]
+    for rule in ("needs-attention", "restarting", "run-failed"):
+        keys = [one["dedup_key"] for one in notices.got if rule in one["dedup_key"]]
+        assert keys == [], "neither the kill nor the stop by hand pages anyone"
 
 
 def act(page: Page, what: str) -> None:

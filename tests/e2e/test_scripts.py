@@ -130,8 +130,18 @@ LOOP = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQueryListener
 
-spark = SparkSession.builder.appName("loop").getOrCreate()
+class Batches(StreamingQueryListener):
+    def onQueryStarted(self, event): pass
+    def onQueryProgress(self, event):
+        with open("heard", "a") as file:
+            file.write(f"{event.progress.batchId}\\n")
+    def onQueryTerminated(self, event):
+        raise ValueError("its own listener")
+
+spark = SparkSession.builder.appName("loop").config("spark.metrics.namespace", "mine").getOrCreate()
+spark.streams.addListener(Batches())
 Path("incoming").mkdir(exist_ok=True)
 for number in range(2):
     Path(f"incoming/{number}").write_text(f"line {number}\\n")
@@ -146,6 +156,8 @@ try:
 except Exception as exc:
     Path("refused").write_text(str(exc))
 assert len(spark.conf.get("spark.shop.password")) == 10
+assert spark.conf.get("spark.sql.streaming.metricsEnabled") == "true"
+assert spark.conf.get("spark.metrics.namespace") == "mine"
 spark.stop()
 sys.exit(int(sys.argv[1]))
 """
@@ -157,7 +169,7 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(tmp_path: Pat
     (project.folder / "loop.py").write_text(LOOP)
     (project.folder / "secret").write_text("cAnArY7xQ2")
     (project.folder / "headrace.toml").write_text(
-        "[restart]\nretries = 0\n[spark]\n"
+        "[restart]\nretries = 0\n[metrics]\ndropwizard = true\n[spark]\n"
         f'"spark.shop.password" = "${{file:{project.folder}/secret}}"\n'
     )
 
@@ -166,6 +178,8 @@ def test_a_script_may_start_a_query_again_and_its_exit_code_counts(tmp_path: Pat
     exits = [json.loads(p.read_text()) for p in project.state.glob("runs/loop-*/exit.json")]
     assert [e["code"] for e in exits] == [1], said
     assert exits[0]["queries"] == {"query_1": {"batch": 1, "how": "ended"}}
+    heard = (project.folder / "heard").read_text().splitlines()
+    assert [number for number in heard if number in "01"] == ["0", "1"], "its own listener"
     kept = [path for path in project.state.rglob("*") if path.is_file()]
     assert not [path for path in kept if b"cAnArY7xQ2" in path.read_bytes()]
     files = (project.folder / "out").glob("*.json")

@@ -20,9 +20,11 @@ import pytest
 from guidebook import END_S, Guide, rows
 
 from headrace.checkpoints import checkpoint_content, identity
+from headrace.define import listeners, loader
 from headrace.driver import exit_report, plan_analysis
 from headrace.driver.build import PlannedQuery
-from headrace.driver.running_queries import RunningQuery
+from headrace.driver.events import EventsFile
+from headrace.driver.running_queries import Queries, RunningQuery
 from headrace.errors import CheckpointError, DefinitionError
 from test_docs import DOCS
 
@@ -123,6 +125,27 @@ def test_ads_are_joined_with_their_clicks_and_their_prices(guide: Open) -> None:
     assert ads.written("data/answered") == answered
     assert ads.in_batch("answered") == [*answered, ("c", "10:20", None)]
     assert ads.in_batch("priced") == ads.written("data/priced")
+
+
+def test_a_listener_writes_what_its_page_shows(guide: Open) -> None:
+    orders = guide("listeners")
+    orders.feed(orders.samples[0])
+    loaded = loader.load(orders.pipeline, orders.folder, orders.folder)
+    found, problems = listeners.declared(loaded.collector)
+    assert problems == []
+    queries = Queries(spark=None, events=EventsFile(orders.folder / "events.jsonl"))
+    queries.user_listeners.create(found, loaded.collector, orders.spark)
+    queries.attach(orders.spark)
+
+    orders.drain()
+
+    (shown,) = [block.text for block in orders.blocks if block.note == "expected"]
+    path = orders.folder / "batches.jsonl"
+    deadline = time.monotonic() + END_S
+    while (not path.exists() or "failed" not in path.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    queries.user_listeners.close()
+    assert path.read_text() == shown
 
 
 def test_an_own_aggregate_goes_on_where_the_last_batch_ended(guide: Open) -> None:

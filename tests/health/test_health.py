@@ -277,6 +277,17 @@ def test_the_cost_of_a_million_rows_is_told_once_there_are_enough() -> None:
     assert judgement.cpu_s_per_million_rows(None) is None
 
 
+def test_memory_in_a_status_moves_in_steps() -> None:
+    view = RunView(memory=1_434_567_890, heap_after_gc=236_000_001, heap_max=954_728_448)
+
+    assert judgement.memory(view) == {
+        "heap_used_bytes": 240_000_000,
+        "heap_max_bytes": 954_728_448,
+        "rss_bytes": 1_430_000_000,
+    }
+    assert judgement.memory(None) == {}
+
+
 def test_a_continuous_query_is_judged_by_its_epochs() -> None:
     """Spark says the same of it all the time: what counts is what it commits."""
     limits = WatchdogLimits(stall_s=10.0)

@@ -121,6 +121,23 @@ def test_lines_that_make_no_sense_are_survived() -> None:
     assert view.pid is None
 
 
+def test_memory_is_kept_from_the_last_heartbeat_that_tells_it() -> None:
+    def sampled(at: float, **facts: object) -> Event:
+        return Event(at, EventKind.SAMPLED, data={"queries": {}, **facts})
+
+    view = fold_all(
+        [
+            sampled(1, memory=900, heap_used=500, heap_after_gc=200, heap_max=1000),
+            sampled(2, heap_used=600),
+        ]
+    )
+
+    assert (view.memory, view.heap_after_gc, view.heap_max) == (900, 200, 1000)
+    for nonsense in ("much", -1, 10**40, float("nan"), [], True):
+        bad = fold_all([sampled(3, memory=nonsense, heap_after_gc=nonsense)], view)
+        assert (bad.memory, bad.heap_after_gc, bad.heap_max) == (None, None, 1000)
+
+
 def test_waiting_for_a_trigger_is_progress_only_for_a_query_that_has_worked() -> None:
     waiting = {"queries": {"q": {"trigger_active": False, "data_available": False}}}
     begun = Event(1, EventKind.QUERY_STARTED, "q")

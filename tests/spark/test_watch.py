@@ -261,6 +261,24 @@ def test_tasks_are_counted_in_a_slow_batch_and_not_in_a_long_row_of_quick_ones(
     assert len(set(in_slow)) > 1, counted
 
 
+def test_the_heartbeat_tells_how_much_memory_is_really_in_use(run: Run) -> None:
+    """Garbage is no sign of a heap that is too small; what survives a collection is."""
+    jvm: Any = run.spark._jvm
+    held = jvm.java.nio.ByteBuffer.allocate(64_000_000)
+    jvm.java.lang.System.gc()
+
+    assert sampling.Sampler(run.queries).sample()
+
+    (sample,) = [event.data for event in run.told() if event.kind is EventKind.SAMPLED]
+    assert held.capacity() <= sample["heap_after_gc"] <= sample["heap_used"] + 64_000_000
+    assert sample["heap_used"] <= sample["heap_committed"] <= sample["heap_max"] <= 1 << 30
+    assert 0 < sample["driver_memory"] < sample["memory"]
+    assert sample["driver_memory"] + sample["jvm_memory"] <= sample["memory"]
+    view = fold_all(run.told())
+    assert (view.heap_after_gc, view.heap_max) == (sample["heap_after_gc"], sample["heap_max"])
+    assert view.memory == sample["memory"]
+
+
 def wait_for(check: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not check():

@@ -83,6 +83,8 @@ def test_a_restart_and_a_stop_by_hand_page_nobody(
         first = project.one_driver("orders")
         os.kill(first, signal.SIGKILL)
         project.one_driver("orders", beside=first)
+        until(lambda: is_recovered(project.recorded("orders")), what="its recovery")
+        recorded = project.recorded("orders")
         project.ask(Action.STOP, "orders")
         until(lambda: project.state("orders")[0] == "stopped", what="stopped")
         # A page of another pipeline shows that the channel works, and comes after any earlier one.
@@ -91,3 +93,12 @@ def test_a_restart_and_a_stop_by_hand_page_nobody(
         until(lambda: pager.got, what="the page of payments")
 
     assert ["payments" in event["dedup_key"] for _, event in pager.got] == [True]
+    kinds = [kind for kind in recorded if not kind.startswith("alert")]
+    failed = ["run_ended", "restart_scheduled", "run_launched"]
+    assert kinds == ["deploy_requested", "run_launched", *failed]
+
+
+def is_recovered(recorded: list[str]) -> bool:
+    """It was launched again, and no alert about the failure is open any more."""
+    is_open = recorded.count("alert_opened") > recorded.count("alert_resolved")
+    return recorded.count("run_launched") == 2 and not is_open

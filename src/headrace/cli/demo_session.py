@@ -119,6 +119,7 @@ def _run(
         ):
             if page := token.when_listening(work):
                 say(f"page: {page}")
+            say("notifications: headrace alerts listen --port 9999, and [notify] in headrace.toml")
             session = _Session(options, demo, work, transport, asked, own, interrupts, generator)
             watcher = Watcher(work, demo, transport, version, options.rate)
             with open_screen(is_live=not options.json and sys.stdout.isatty()) as screen:

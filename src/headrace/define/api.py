@@ -1,4 +1,5 @@
-"""The decorators of a pipeline's file: `@hr.source`, `.table`, `.view`, `.udf` and `.stream`.
+"""The decorators of a pipeline's file: `@hr.source`, `.table`, `.view`, `.udf`, `.stream`,
+`.listener`.
 
 Each records the declaration with its location and returns the function unchanged, so that it can
 be called and tested. `graph` checks how the declarations fit together. Does not need Spark.
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from headrace.define import triggers
+from headrace.define import listeners, triggers
 from headrace.define.declarations import Declaration, current
 from headrace.durations import optional_duration
 from headrace.errors import ConfigError, DefinitionError
@@ -25,6 +26,7 @@ MODES = ("append", "update", "complete")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}")
 
 F = TypeVar("F", bound=Callable[..., Any])
+L = TypeVar("L")
 
 
 @overload
@@ -103,6 +105,22 @@ def udf(
     return record(function) if function is not None else record
 
 
+def listener(listener: L) -> L:
+    """A StreamingQueryListener class of PySpark, or a function that returns such a listener.
+    Headrace registers it before the queries start."""
+    if inspect.isfunction(listener):
+        return _record("listener", listener, None, {})
+    place = _caller()
+    if isinstance(listener, type) and listeners.is_listener_class(listener):
+        place = _class_place(listener.__name__, place)
+        current().add(Declaration(listener.__name__, "listener", listener, place))
+    else:
+        name = listener.__name__ if isinstance(listener, type) else repr(listener)
+        what = f"@hr.listener is applied to {name}, which is not a {listeners.BASE} class."
+        current().refuse(listeners.not_a_listener(what, str(place), listener))
+    return listener
+
+
 def _declare(kind: str, function: F | None, name: str | None) -> F | Callable[[F], F]:
     if function is None:
         return lambda inner: _record(kind, inner, name, {})
@@ -147,6 +165,15 @@ def _place(function: Callable[..., Any]) -> Place:
             line = number
             break
     return current().place(code.co_filename, line)
+
+
+def _class_place(name: str, decorator: Place) -> Place:
+    """The line of `class`, below the decorators."""
+    file = sys._getframe(2).f_code.co_filename
+    for number in range(decorator.line, decorator.line + 60):
+        if re.match(rf"\s*class\s+{name}\b", linecache.getline(file, number)):
+            return Place(decorator.file, number)
+    return decorator
 
 
 def _caller() -> Place:

@@ -22,7 +22,8 @@ from headrace.model.pipeline import Place
 
 @dataclass(frozen=True)
 class Declaration:
-    """One definition. `kind` is source, table, view, udf or query."""
+    """One definition. `kind` is source, table, view, udf, query or listener (then `function` may
+    be a class)."""
 
     name: str
     kind: str

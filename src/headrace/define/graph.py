@@ -16,7 +16,7 @@ from typing import Any
 from headrace.config import Settings, resolve_path
 from headrace.connectors import kinds
 from headrace.connectors.connector import Connector
-from headrace.define import triggers
+from headrace.define import listeners, triggers
 from headrace.define.declarations import Collector, Declaration
 from headrace.define.dependency_order import find_cycles, in_order
 from headrace.errors import DefinitionError, Error, together
@@ -54,6 +54,7 @@ class Graph:
     udfs: tuple[Udf, ...] = ()
     queries: tuple[str, ...] = ()  # valid ones, in dependency order
     unsound: Mapping[str, Error] = field(default_factory=dict)  # name: why it cannot be built
+    listeners: tuple[Declaration, ...] = ()
 
 
 def resolve(pipeline: str, collector: Collector, settings: Settings) -> Graph:
@@ -66,11 +67,12 @@ def resolve(pipeline: str, collector: Collector, settings: Settings) -> Graph:
 
 def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Graph, list[Error]]:
     """All problems, and the valid rest of the graph, which can still be checked."""
-    problems: list[Error] = list(collector.problems)
+    own, wrong = listeners.declared(collector)
+    problems: list[Error] = [*collector.problems, *wrong]
     unsound: dict[str, Error] = {}
     nodes = {node.name: node for node in _from_settings(settings, problems, unsound)}
     udfs: dict[str, Declaration] = {}
-    for one in collector.declared:
+    for one in (one for one in collector.declared if one not in own):
         first = udfs.get(one.name) if one.kind == "udf" else nodes.get(one.name)
         if first is not None:
             problems.append(_duplicate_name(one, str(first.place)))
@@ -101,7 +103,7 @@ def examine(pipeline: str, collector: Collector, settings: Settings) -> tuple[Gr
             unsound.setdefault(name, below[0])
     made = tuple(one.options["udf"] for one in collector.declared if one.kind == "udf")
     sound = tuple(n for n in order if nodes[n].kind == "query" and n not in unsound)
-    return Graph(pipeline, nodes, collector, made, sound, unsound), problems
+    return Graph(pipeline, nodes, collector, made, sound, unsound, own), problems
 
 
 def cycle(path: Sequence[str], nodes: Mapping[str, GraphNode]) -> DefinitionError:

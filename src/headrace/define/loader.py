@@ -26,7 +26,7 @@ from headrace.spelling import suggest
 PIPELINE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _loaded: set[str] = set()  # modules of the last load
 _added: list[str] = []  # what it added to sys.path
-_DECORATORS = {"source", "table", "view", "udf", "stream"}
+_DECORATORS = {"source", "table", "view", "udf", "stream", "listener"}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from headrace.store.alerts import StoredAlert
 
 MINUTES_SHOWN = (3, 12)  # by the height of the terminal
 ALERTS_SHOWN = 5
-OTHER_LINES = 30  # lines of the view without the chart
+OTHER_LINES = 31  # lines of the view without the chart
 BAR = 40
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _OUTPUTS = {
@@ -165,6 +165,7 @@ def next_steps(seen: ViewState) -> list[str]:
         '  headrace sql "SELECT level, count(*) FROM history GROUP BY level"',
         f"  kill -9 {jvm or '<jvm pid>':<28} the pipeline restarts; no row is lost or duplicated",
         "  edit pipelines/metrics.py, then headrace status",
+        "  headrace alerts listen --port 9999   prints notifications; see headrace.toml",
         "Press Ctrl-C to end the demo and count lost and duplicated rows.",
     ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from headrace import config
+from headrace.driver import session
 from headrace.driver.continuous_progress import EpochTracker
 from headrace.driver.running_queries import Queries, RunningQuery
 from headrace.model import progress
@@ -94,18 +96,23 @@ class Sampler:
 
     def _costs(self) -> dict[str, Any]:
         me = psutil.Process()
-        processes = [me, *me.children(recursive=True)]
-        memory, cpu_s = 0, 0.0
-        for process in processes:
+        java = self._get_java()
+        resident: dict[int, int] = {}
+        cpu_s = 0.0
+        for process in (me, *me.children(recursive=True)):
             try:
-                memory += process.memory_info().rss
+                resident[process.pid] = process.memory_info().rss
                 times = process.cpu_times()
             except psutil.Error:
                 continue  # a worker that has just ended
             cpu_s += times.user + times.system
-        java = self._get_java()
-        heap = java.heap() if java else {}
-        return {"memory": memory, "cpu_s": round(cpu_s, 2), **heap, **self._disk_free()}
+        costs: dict[str, Any] = {
+            "memory": sum(resident.values()),
+            "driver_memory": resident.get(me.pid),
+            "jvm_memory": resident.get(java.pid or 0) if java else None,
+            "cpu_s": round(cpu_s, 2),
+        }
+        return costs | (java.heap() if java else {}) | self._disk_free()
 
     def _disk_free(self) -> dict[str, int]:
         """The least free space of the disks of checkpoints and of RocksDB's files."""
@@ -131,14 +138,24 @@ class _Java:
 
     def __init__(self, spark: SparkSession) -> None:
         java: Any = spark._jvm.java
+        process = session.jvm_process(spark)
         self.spark = spark
-        self._runtime = java.lang.Runtime.getRuntime()
+        self.pid: int | None = process.pid if process else None
         self._as_text = java.util.Arrays.toString
+        factory = java.lang.management.ManagementFactory
+        self._memory = factory.getMemoryMXBean()
+        pools = list(factory.getMemoryPoolMXBeans())
+        self._pools = [p for p in pools if _is_heap(p) and p.getCollectionUsage() is not None]
 
     def heap(self) -> dict[str, int]:
-        runtime = self._runtime
-        used = runtime.totalMemory() - runtime.freeMemory()
-        return {"heap_max": runtime.maxMemory(), "heap_used": used}
+        """`heap_after_gc` is what was still in use after each pool's last garbage collection: when
+        it nears `heap_max`, the heap is too small. `heap_used` includes garbage."""
+        now = _usage(self._memory.getHeapMemoryUsage())
+        found = {f"heap_{name}": now[name] for name in ("used", "committed", "max") if name in now}
+        after = [_usage(pool.getCollectionUsage()) for pool in self._pools]
+        if any(pool.get("committed") for pool in after):  # 0 before the first collection
+            found["heap_after_gc"] = sum(pool.get("used", 0) for pool in after)
+        return found
 
     def tasks_done(self, run_id: str) -> int:
         """A number that changes while tasks complete: then a batch is slow, not stuck."""
@@ -154,3 +171,14 @@ class _Java:
 
     def _numbers(self, array: Any) -> list[int]:
         return list(json.loads(self._as_text(array)))
+
+
+def _is_heap(pool: Any) -> bool:
+    return str(pool.getType().name()) == "HEAP"
+
+
+def _usage(usage: Any) -> dict[str, int]:
+    """Its numbers by name, from its text: one call instead of four. A limit that is not set is
+    left out."""
+    found = re.findall(r"(\w+) = (-?\d+)", str(usage.toString()))
+    return {name: int(number) for name, number in found if int(number) >= 0}

@@ -43,23 +43,28 @@ class Listener:
     on_terminated: Callable[[str, str | None, str | None], None]  # run id, error, error class
     on_progress: Callable[[str, Progress], dict[str, Any]]  # returns more fields of the event
     on_idle: Callable[[str], None]  # run id
+    tell_users: Callable[[str, Any], None] = lambda method, event: None  # their own listeners
     _names: dict[str, str] = field(default_factory=dict)  # by run id; idle events have no name
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
+        self.tell_users("onQueryStarted", event)
         self._names[event.runId().toString()] = event.name() or event.id().toString()
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self.tell_users("onQueryProgress", event)
         raw = json.loads(event.progress().json())
         name = progress.query_name(raw)
         data = {"progress": raw, **self.on_progress(name, progress.from_spark(raw))}
         self.events.tell(EventKind.PROGRESSED, name, data)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        self.tell_users("onQueryIdle", event)
         run_id = event.runId().toString()
         self.on_idle(run_id)
         self.events.tell(EventKind.IDLED, self._names.get(run_id, event.id().toString()))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self.tell_users("onQueryTerminated", event)
         run_id = event.runId().toString()
         name = self._names.pop(run_id, event.id().toString())
         error = _unwrap_option(event.exception())

@@ -36,6 +36,7 @@ from headrace.driver.run_loop import RunLoop
 from headrace.driver.running_queries import Claim, Queries, RunningQuery
 from headrace.driver.signals import Signals
 from headrace.errors import Error, Problems, each_of, together
+from headrace.model import dropwizard
 from headrace.model.events import EventKind
 from headrace.model.pipeline import Definition, Node, Query
 from headrace.model.runs import Ending, Exit, RunSpec
@@ -63,6 +64,7 @@ def run(
     built = build.build(graph, spark, mine, version=spec.version, accept_gap=spec.accepts_gap)
     if problem := _too_few_slots(spark, built):
         raise problem
+    queries.user_listeners.create(graph.listeners, graph.collector, spark)
     write_definition(spec, spec.pipeline, spec.file, built.nodes, built.queries, built.warnings)
     queries.events.tell(EventKind.DEFINED, data={"queries": [q.name for q in built.queries]})
     if signals.should_stop():
@@ -82,7 +84,10 @@ def run(
             logger.exception("%s could not be started", planned.query.name)
             exit_ = exit_report.from_exception(exc, run_dir)
             return loop.end_after_failed_start(planned.query.name, exit_)
-    return loop.until_the_end()
+    try:
+        return loop.until_the_end()
+    finally:
+        queries.user_listeners.close()
 
 
 def define(spec: RunSpec, settings: config.Settings, run_dir: Path, queries: Queries) -> Exit:
@@ -108,6 +113,8 @@ def define(spec: RunSpec, settings: config.Settings, run_dir: Path, queries: Que
             try:
                 with _mark_file_running(spec, file):
                     built = build.build(graph, spark, mine, version=spec.version, prepare=False)
+                    queries.user_listeners.create(graph.listeners, graph.collector, spark)
+                    queries.user_listeners.close()
                 # Without a master in the settings, a run counts the slots that it needs.
                 has_master = "spark.master" in mine.spark
                 if has_master and (problem := _too_few_slots(spark, built)):
@@ -158,17 +165,21 @@ def start_session(
     """Loads the jars of the connectors that `code_texts` mention. `real_time_slots` are task slots
     that real-time queries occupy permanently."""
     kinds = [str(t.get("kind")) for t in (*settings.sources.values(), *settings.sinks.values())]
-    user = {key: secrets.resolve(value) for key, value in settings.spark.items()}
+    is_short = bool(spec.define or spec.question)
+    given = dict(settings.spark)
+    if not is_short:
+        given |= dropwizard.spark_settings(settings.dropwizard, given, spec.pipeline)
+    user = {key: secrets.resolve(value) for key, value in given.items()}
     conf = session.settings_of(
         spec.pipeline,
         user | jars.settings(jars.detect_bundles(kinds, code_texts), user),
         run_dir=run_dir,
         cores=(os.cpu_count() or 1) + real_time_slots,
-        is_short=bool(spec.define or spec.question),
+        is_short=is_short,
         java=class_archive.use(class_archive.default_path()),
         environment=os.environ,
     )
-    session.write_conf(run_dir / "conf", conf, settings.spark)
+    session.write_conf(run_dir / "conf", conf, given)
     code = StatePaths(Path(spec.state)).code(spec.version)
     session.prepare_environment(
         run_dir / "conf",

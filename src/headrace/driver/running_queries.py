@@ -27,6 +27,7 @@ from headrace.driver.example_rows import ExampleRows
 from headrace.driver.outages import OutageTracker
 from headrace.driver.quality_counts import BatchCounts
 from headrace.driver.record_ages import RecordAges
+from headrace.driver.user_listeners import UserListeners
 from headrace.errors import CheckpointError
 from headrace.model.events import EventKind
 from headrace.model.progress import Progress, from_spark
@@ -108,6 +109,7 @@ class Queries:
     outages: OutageTracker = field(init=False)
     examples: ExampleRows = field(default_factory=ExampleRows)
     counts: BatchCounts = field(init=False)
+    user_listeners: UserListeners = field(default_factory=UserListeners)
     is_closed: bool = False  # the run is ending: no query may start
     _claimed: set[str] = field(default_factory=set)  # checkpoints of queries about to start
     _folders: dict[str, Path | None] = field(default_factory=dict)  # local checkpoints, by query
@@ -126,7 +128,8 @@ class Queries:
         if session_id not in self._sessions:
             self._sessions.add(session_id)
             callbacks = (self.note_terminated, self.note_progress, self.note_idle)
-            listener.add(spark, listener.Listener(self.events, *callbacks))
+            tell_users = self.user_listeners.tell
+            listener.add(spark, listener.Listener(self.events, *callbacks, tell_users))
 
     def note_terminated(self, run_id: str, error: str | None, error_class: str | None) -> None:
         self.terminated[run_id] = (error, error_class)

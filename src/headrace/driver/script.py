@@ -42,6 +42,7 @@ from headrace.driver.running_queries import Claim, Queries, RunningQuery
 from headrace.driver.script_queries import ScriptQueries
 from headrace.driver.signals import Signals
 from headrace.errors import DefinitionError, Error
+from headrace.model import dropwizard
 from headrace.model.events import EventKind
 from headrace.model.limits import DrainLimits
 from headrace.model.runs import Exit, RunSpec
@@ -72,13 +73,13 @@ def run(
     queries have ended.
     """
     mine = settings.for_pipeline(spec.pipeline)
-    _prepare(spec, mine, run_dir, is_local=False)
+    _prepare(spec, mine, run_dir, {}, is_local=False)
     script = _Script(
         spec,
         queries,
         signals,
         mine.drain,
-        prepare_local=functools.partial(_prepare, spec, mine, run_dir, is_local=True),
+        prepare=functools.partial(_prepare, spec, mine, run_dir),
         forget_secrets=functools.partial(session.forget_secrets, run_dir / "conf"),
     )
     script.hook()
@@ -103,9 +104,20 @@ def run(
     return outcome[0]
 
 
-def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_local: bool) -> None:
-    """Write our defaults. Those for a local master are added once the master is known."""
-    user = {key: secrets.resolve(value) for key, value in settings.spark.items()}
+def _prepare(
+    spec: RunSpec,
+    settings: config.Settings,
+    run_dir: Path,
+    own: Mapping[str, str],
+    *,
+    is_local: bool,
+) -> None:
+    """Write our defaults. Those for a local master are added once the master is known, with `own`,
+    the settings of the script's builder."""
+    given = dict(settings.spark)
+    metrics = dropwizard.spark_settings(settings.dropwizard, {**given, **own}, spec.pipeline)
+    given |= {key: value for key, value in metrics.items() if key not in own}
+    user = {key: secrets.resolve(value) for key, value in given.items()}
     code = _copy(spec).read_text(encoding="utf-8", errors="replace")
     texts = [code, os.environ.get(script_packages.SUBMIT, "")]
     user |= jars.settings(jars.detect_bundles((), texts), user)
@@ -119,7 +131,7 @@ def _prepare(spec: RunSpec, settings: config.Settings, run_dir: Path, *, is_loca
         environment=os.environ,
     )
     kept = {k: v for k, v in conf.items() if k not in NOT_OURS or k in user}
-    session.write_conf(run_dir / "conf", kept, settings.spark)
+    session.write_conf(run_dir / "conf", kept, given)
     folders = (_copy(spec).parent, _original(spec).parent)
     on_this_machine = conf["spark.master"].startswith("local")  # headrace.toml may name a cluster
     session.prepare_environment(run_dir / "conf", folders, is_local=on_this_machine)
@@ -156,7 +168,7 @@ class _Script:
     queries: Queries
     signals: Signals
     limits: DrainLimits
-    prepare_local: Callable[[], None]
+    prepare: Callable[..., None]
     forget_secrets: Callable[[], None]
     description: ScriptQueries = field(init=False)
     done: threading.Event = field(default_factory=threading.Event)
@@ -191,8 +203,7 @@ class _Script:
         if self.queries.spark is None:
             for warning in script_packages.correct(builder._options, os.environ, self._place()):
                 logger.warning("%s", warning)
-            if _is_local(builder):
-                self.prepare_local()
+            self.prepare(builder._options, is_local=_is_local(builder))
         spark = original(builder)
         self._attach(spark)
         return spark

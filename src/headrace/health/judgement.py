@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from headrace.health import trend
 from headrace.health.run_view import QueryView, RunView
@@ -271,6 +272,16 @@ def cpu_s_per_million_rows(view: RunView | None) -> float | None:
     if view is None or view.cpu_s is None or rows < ROWS_MIN:
         return None
     return float(f"{view.cpu_s / rows * 1e6:.3g}")
+
+
+def memory(view: RunView | None) -> dict[str, Any]:
+    """Fields of a status. In steps of 10 MB, so that the status does not change with every
+    heartbeat."""
+    if view is None:
+        return {}
+    sizes = (view.heap_after_gc, view.memory)
+    used, resident = (None if size is None else round(size, -7) for size in sizes)
+    return {"heap_used_bytes": used, "heap_max_bytes": view.heap_max, "rss_bytes": resident}
 
 
 def query_statuses(subject: Subject, now: float) -> tuple[QueryStatus, ...]:

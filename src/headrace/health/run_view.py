@@ -21,8 +21,6 @@ from headrace.model.outages import Outage
 from headrace.model.series import EMPTY, Series, labels, numbers
 
 BATCHES_REMEMBERED = 64
-HEAPS_REMEMBERED = 24  # two minutes
-HEAPS_MIN = 12  # fewer may all lie between two garbage collections
 TEXTS_MAX = 50
 QUERIES_MAX = 200  # a file may hold anything
 EMPTY_S_MIN = 1.0  # after a silence, a rate over less time than this is noise
@@ -106,16 +104,11 @@ class RunView:
     first_heartbeat_at: float | None = None  # heard
     disk_free: int | None = None  # the minimum over the disks of checkpoints and state
     cpu_s: float | None = None
-    memory: int | None = None  # of the driver and its children
-    heap_used: tuple[int, ...] = ()  # the newest HEAPS_REMEMBERED samples
+    memory: int | None = None  # bytes, of all processes of the run
+    heap_after_gc: int | None = None  # bytes of the JVM's heap that a collection left in use
     heap_max: int | None = None
     draining_at: float | None = None
     past: Mapping[str, Series] = field(default_factory=dict)  # of earlier runs, by query
-
-    @property
-    def heap_kept(self) -> int | None:
-        """What garbage collection leaves: the least that was used."""
-        return min(self.heap_used) if len(self.heap_used) >= HEAPS_MIN else None
 
     @property
     def longest_batch_s(self) -> float:
@@ -304,17 +297,22 @@ def _fold_sample(view: RunView, event: Event, heard_at: float) -> RunView:
     for name, status in statuses.items() if isinstance(statuses, Mapping) else ():
         if isinstance(status, Mapping) and name in queries:
             queries[name] = _fold_query_sample(queries[name], status, heard_at)
-    heap = whole(event.data.get("heap_used"))
     return replace(
         view,
         queries=queries,
-        memory=whole(event.data.get("memory", view.memory)),
-        heap_used=view.heap_used if heap is None else (*view.heap_used, heap)[-HEAPS_REMEMBERED:],
-        heap_max=whole(event.data.get("heap_max", view.heap_max)),
         first_heartbeat_at=view.first_heartbeat_at or heard_at,
         disk_free=whole(event.data.get("disk_free", view.disk_free)),
         cpu_s=real(event.data.get("cpu_s", view.cpu_s)),
+        memory=_bytes(event.data, "memory", view.memory),
+        heap_after_gc=_bytes(event.data, "heap_after_gc", view.heap_after_gc),
+        heap_max=_bytes(event.data, "heap_max", view.heap_max),
     )
+
+
+def _bytes(data: Mapping[str, Any], name: str, before: int | None) -> int | None:
+    """Few heartbeats have it: the others leave it as it was. Not negative."""
+    found = whole(data[name]) if name in data else before
+    return found if found is not None and found >= 0 else None
 
 
 def _fold_query_sample(query: QueryView, status: Mapping[str, Any], heard_at: float) -> QueryView:

@@ -29,7 +29,7 @@ class EventKind(StrEnum):
     INPUTS_CHANGED = "inputs_changed"  # files that vanished or were rewritten before being read
     QUERY_TERMINATED = "query_terminated"  # error_class, error (first lines), or neither
     SCRIPT_ENDED = "script_ended"  # queries: names of those that run on
-    SAMPLED = "sampled"  # queries: {name: status}; now and then heap_used, heap_max, memory, cpu_s
+    SAMPLED = "sampled"  # queries: {name: status}; now and then memory, heap_…, cpu_s
     DRAIN_STARTED = "drain_started"  # deadline_s, reason
     QUERY_STOPPED = "query_stopped"  # batch, how: "clean" | "cut" | "failed" | "ended"
     THINNED = "thinned"  # skipped: progress lines left out since the file is full

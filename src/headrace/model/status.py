@@ -78,6 +78,9 @@ class PipelineStatus(Jsonable):
     restarts: int = 0
     next_start_at: float | None = None
     cpu_s_per_million_rows: float | None = None  # of this run, over the rows of all its queries
+    heap_used_bytes: int | None = None  # after the JVM's last garbage collection
+    heap_max_bytes: int | None = None
+    rss_bytes: int | None = None  # of all processes of the run
     queries: tuple[QueryStatus, ...] = ()
     findings: tuple[Finding, ...] = ()  # about the definition, set by readers
 

@@ -180,6 +180,7 @@ def _from_files(work: Workspace, wanted: Desired, *, is_kept: bool) -> PipelineS
         jvm_pid=view.jvm_pid if view else None,
         since=run.spec.at if run and is_live else (last.exit.at if last and last.exit else None),
         queries=judgement.query_statuses(subject, now),
+        **judgement.memory(view),
     )
 
 

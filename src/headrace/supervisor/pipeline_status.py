@@ -65,4 +65,5 @@ def status_of(keeper: Keeper, now: float, wall: float) -> PipelineStatus:
         next_start_at=wall + (subject.next_start_at or now) - now if is_waiting else None,
         cpu_s_per_million_rows=judgement.cpu_s_per_million_rows(subject.view),
         queries=judgement.query_statuses(subject, now),
+        **judgement.memory(subject.view),
     )

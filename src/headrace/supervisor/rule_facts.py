@@ -164,7 +164,7 @@ def _driver_numbers(
 ) -> dict[str, float]:
     if view is None:
         return {}
-    heap, heap_max, memory = view.heap_kept, view.heap_max, view.memory
+    heap, heap_max, memory = view.heap_after_gc, view.heap_max, view.memory
     found = {
         "uptime_seconds": None if status.since is None else max(0.0, at - status.since),
         "cpu_seconds": view.cpu_s,
