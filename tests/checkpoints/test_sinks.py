@@ -172,7 +172,7 @@ def test_a_log_that_does_not_fit_is_refused_and_the_commands_of_the_fix_start_ov
 
 def start_over(error: CheckpointError) -> None:
     """What the fix says, to the letter."""
-    commands = (error.fix or "").partition("still have: ")[2]
+    commands = (error.fix or "").partition("still have, run: ")[2]
     assert commands.startswith("mv "), error.fix
     subprocess.run(["sh", "-c", commands], check=True)
 
@@ -182,7 +182,8 @@ def test_what_was_moved_aside_before_stays_where_it_is(checkpoint: Path, sink: P
     identity.write(checkpoint, identity.Identity("orders", "kept", "shop"))
 
     subprocess.run(
-        ["sh", "-c", identity.start_over(checkpoint, sink).partition("still have: ")[2]], check=True
+        ["sh", "-c", identity.start_over(checkpoint, sink).partition("still have, run: ")[2]],
+        check=True,
     )
 
     assert list(sink.with_name("my rows.old").iterdir()) == []

@@ -516,7 +516,7 @@ def test_a_sink_that_does_not_fit_its_checkpoint_is_refused_and_the_fix_loses_no
     assert content(project.folder / "data") == before
     assert project.status("once")["state"] == "needs-attention"
 
-    commands = re.search(r"still have: (mv .*)$", said, re.M)
+    commands = re.search(r"still have, run: (mv .*)$", said, re.M)
     assert commands, said
     subprocess.run(["sh", "-c", commands[1]], check=True)
     project.headrace("run", "once")

@@ -65,8 +65,8 @@ def test_a_renamed_field_is_found_with_its_new_name() -> None:
     assert one.cause == "The producer of incoming/ probably renamed `temp` to `temperature`."
     assert one.fix == (
         "Add `temperature` to the schema in hr.parse_json (pipelines/x.py:12), or ask the producer "
-        "of incoming/ to send `temp` again. Rows that were already written keep their nulls, "
-        "unless the input is read again with a new checkpoint."
+        "of incoming/ to send `temp` again. Rows that were already written keep their nulls. "
+        "To replace these rows, read the input again with a new checkpoint."
     )
     assert (one.slug, one.severity, one.where) == ("field-null", "problem", "pipelines/x.py:12")
 

@@ -68,7 +68,7 @@ def start_over(checkpoint: Path, sink: Path | None) -> str:
         for path in map(Path.absolute, paths)
         if os.path.lexists(path)
     ]
-    return f"to reprocess all input that the sources still have: {' && '.join(moves)}"
+    return f"to reprocess all input that the sources still have, run: {' && '.join(moves)}"
 
 
 def _free_name(path: Path) -> Path:

@@ -132,8 +132,8 @@ def _option_problem(
     if not low.startswith("kafka.") and low not in _PLAIN:
         return ConnectorError(
             f"Unknown option {name!r}.",
-            why="Kafka client settings need the prefix `kafka.`. For an option of Spark's Kafka "
-            "connector, use the field with that purpose.",
+            why="Kafka client settings need the prefix `kafka.`. Options of Spark's Kafka "
+            "connector are set as fields.",
             fix=_suggest_fix(name, named),
             slug="kafka-option",
         )

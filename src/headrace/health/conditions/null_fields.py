@@ -117,8 +117,10 @@ def _finding(
         if shift.before is None:
             cause = f"The schema has `{field}`, but the records from {source} have `{new}`."
             fix = f"In {where}, rename `{field}` to `{new}` in the schema"
-    fix += ". Rows that were already written keep their nulls, unless the input is read again with "
-    fix += "a new checkpoint."
+    fix += (
+        ". Rows that were already written keep their nulls. To replace these rows, read the input "
+    )
+    fix += "again with a new checkpoint."
     return Finding(
         slug="field-null",
         what=f"{what}.",
