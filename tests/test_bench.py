@@ -252,7 +252,7 @@ def test_an_unknown_benchmark_is_refused_with_the_known_ones(
     with pytest.raises(SystemExit):
         program.parsed(["overheat"])
 
-    assert "overhead, defaults, supervisor, start" in capsys.readouterr().err
+    assert "overhead, defaults, supervisor, rules, start" in capsys.readouterr().err
 
 
 def test_the_pinned_version_is_read_from_the_constraints() -> None:

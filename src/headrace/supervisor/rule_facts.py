@@ -29,6 +29,7 @@ class Around:
     outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     definition: Definition | None = None
     memory_max: float | None = None  # of this machine or container
+    files: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # that wait, by query
 
 
 def run_facts(
@@ -93,7 +94,10 @@ def pipeline_facts(
 ) -> PipelineFacts:
     view = live.view if live is not None else None
     triggers = _triggers(around.definition)
-    queries = [_query_facts(one, view, triggers.get(one.name)) for one in status.queries]
+    queries = [
+        _query_facts(one, view, triggers.get(one.name), around.files.get(one.name, {}))
+        for one in status.queries
+    ]
     known = {query.name for query in queries}
     return PipelineFacts(
         name=status.name,
@@ -122,7 +126,12 @@ def _triggers(definition: Definition | None) -> dict[str, float]:
     return {name: float(s) for name, s in every.items() if isinstance(s, int | float) and s > 0}
 
 
-def _query_facts(status: QueryStatus, view: RunView | None, trigger_s: float | None) -> QueryFacts:
+def _query_facts(
+    status: QueryStatus,
+    view: RunView | None,
+    trigger_s: float | None,
+    files: Mapping[str, float],
+) -> QueryFacts:
     seen = view.queries.get(status.name) if view is not None else None
     if seen is None:
         return QueryFacts(status, trigger_s)
@@ -132,7 +141,7 @@ def _query_facts(status: QueryStatus, view: RunView | None, trigger_s: float | N
         batch_ms=seen.batch_ms,
         rows_at=seen.rows_at,
         begun_at=seen.started_at,
-        numbers=_query_numbers(seen),
+        numbers={**_query_numbers(seen), **files},
     )
 
 

@@ -26,6 +26,7 @@ from headrace.model.state_paths import StatePaths
 from headrace.model.status import PipelineStatus
 from headrace.state import definitions, lag, sql_rules
 from headrace.supervisor import pipeline_status, rule_facts
+from headrace.supervisor.file_lag import FileLagMonitor
 from headrace.supervisor.host_facts import HostMonitor
 from headrace.supervisor.pipeline_keeper import Keeper
 from headrace.supervisor.sidecars import LiveSettings
@@ -62,6 +63,8 @@ class RuleWatch:
         self._host = HostMonitor(settings)
         self._files = _RelayFiles(places)
         self._definitions = _Definitions(places, self._project)
+        self._file_lag = FileLagMonitor()
+        self._needs_files = False
         self._open: dict[str, dict[str, str]] = {}
         self._open_of: Mapping[str, str] | None = None
 
@@ -112,11 +115,19 @@ class RuleWatch:
             definition=self._definitions.read(desired),
             outputs=self._definitions.outputs(desired.pipeline),
             memory_max=self._host.memory_max,
+            files=self._waiting_files(desired.pipeline, now),
         )
         situation = keeper.situation((), is_going_down=False)
         stalls = pipeline_status.subject_of(keeper, now).stalls
         run = rule_facts.run_facts(situation, keeper.verdict, stalls, now, at)
         return rule_facts.pipeline_facts(status, run, situation.live, around, at)
+
+    def _waiting_files(self, pipeline: str, now: float) -> dict[str, dict[str, float]]:
+        """By query; measured only if a rule needs it."""
+        if not self._needs_files:
+            return {}
+        found = self._file_lag.read(self._definitions.checkpoints(), now)
+        return {query: numbers for (name, query), numbers in found.items() if name == pipeline}
 
     def _sample(self, facts: Facts, now: float) -> None:
         """Records the metrics that a rule averages."""
@@ -165,7 +176,14 @@ class RuleWatch:
         except Error as exc:
             logger.error("headrace.toml has invalid rules, so the last valid ones apply: %s", exc)
             return
+        self._needs_files = any(map(_needs_files, self._rules.values()))
         self._samples.need(w for rule in self._rules.values() if rule.enabled for w in rule.windows)
+
+
+def _needs_files(rule: Rule) -> bool:
+    named = ("lag_files", "lag_bytes")
+    has_limit = rule.name == "lag" and not rule.values.keys().isdisjoint(("files", "bytes"))
+    return rule.enabled and (has_limit or any(name in rule.when for name in named))
 
 
 def _state_of(keeper: Keeper, status: PipelineStatus) -> object:
@@ -239,6 +257,14 @@ class _Definitions:
                 return None
             self._known[name], self._outputs = (version, found), None
         return self._known[name][1]
+
+    def checkpoints(self) -> dict[tuple[str, str], str]:
+        return {
+            (name, query.name): query.checkpoint
+            for name, (_, definition) in self._known.items()
+            for query in definition.queries
+            if query.checkpoint
+        }
 
     def outputs(self, pipeline: str) -> Mapping[str, tuple[str, ...]]:
         if self._outputs is None:

@@ -124,8 +124,14 @@ _Q, _P, _ALL = About.QUERY, About.PIPELINE, About.PROJECT
 _TABLE = (
     Metric("lag_rows", _Q, Unit.ROWS, "unread rows in its sources", _lag("records")),
     Metric("lag_seconds", _Q, Unit.SECONDS, "age of the oldest unread row", _lag("seconds")),
-    Metric("lag_bytes", _Q, Unit.BYTES, "size of the unread files", _number("lag_bytes")),
-    Metric("lag_files", _Q, Unit.FILES, "unread files", _number("lag_files")),
+    Metric(
+        "lag_bytes", _Q, Unit.BYTES, "size of its unread input files (local disks)",
+        _number("lag_bytes"),
+    ),
+    Metric(
+        "lag_files", _Q, Unit.FILES, "number of its unread input files (local disks)",
+        _number("lag_files"),
+    ),
     Metric(
         "catch_up_seconds", _Q, Unit.SECONDS, "time until it has caught up, at the current rates",
         _lag("catch_up_s"),
