@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import config
-from headrace.alerts.channels import Route, build_channel, channels, kind_names
+from headrace.alerts.channels import Route, build, channels, kind_names
 from headrace.errors import Error, Problems, each_of
 
 GOOD = """
@@ -101,4 +101,4 @@ def test_all_channels_are_checked_at_once(tmp_path: Path) -> None:
 def test_every_kind_can_be_imported() -> None:
     for kind in kind_names():
         with pytest.raises(Error, match="needs"):
-            build_channel("mine", {"kind": kind})
+            build("mine", {"kind": kind})

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from importlib.metadata import entry_points
 from typing import Any
 
+from headrace.alerts.notifiers.heartbeat import Heartbeat
 from headrace.alerts.notifiers.notifier import Notifier
 from headrace.config import Settings
 from headrace.connectors.settings_tables import build_from_fields
@@ -28,6 +29,7 @@ KINDS = {
     "webhook": "headrace.alerts.notifiers.webhook:Webhook",
     "apprise": "headrace.alerts.notifiers.apprise:Apprise",
 }
+HEARTBEAT = "heartbeat"  # gets pings instead of alerts
 GROUP = "headrace.notifiers"
 _ROUTING = ("severity", "pipelines", "rules", "repeat_every")
 
@@ -57,17 +59,40 @@ class Channel:
     repeat_s: float | None = None  # send again while the alert stays open
 
 
+def tables(settings: Settings) -> dict[str, Mapping[str, Any]]:
+    """`[notify.NAME]` of all channels. Other keys of `[notify]` are not channels."""
+    return {name: table for name, table in settings.notify.items() if isinstance(table, Mapping)}
+
+
 def channels(settings: Settings) -> list[Channel]:
-    """All channels of the project; raises all problems at once."""
+    """All channels that get alerts; raises all problems at once."""
+    return [one for one in _build_all(settings) if isinstance(one, Channel)]
+
+
+def heartbeats(settings: Settings) -> dict[str, Heartbeat]:
+    built = zip(tables(settings), _build_all(settings), strict=True)
+    return {name: one for name, one in built if isinstance(one, Heartbeat)}
+
+
+def _build_all(settings: Settings) -> list[Channel | Heartbeat]:
     built, problems = [], []
-    for name, table in settings.notify.items():
+    for name, table in tables(settings).items():
         try:
-            built.append(build_channel(name, table, settings.place("notify", name)))
+            built.append(build(name, table, settings.place("notify", name)))
         except Error as exc:
             problems.append(exc)
     if problems:
         raise together(problems)
     return built
+
+
+def build(name: str, table: Mapping[str, Any], where: str | None = None) -> Channel | Heartbeat:
+    """Of any kind."""
+    if table.get("kind") != HEARTBEAT:
+        return build_channel(name, table, where)
+    given = {key: value for key, value in table.items() if key != "kind"}
+    title = f"[notify.{name}]"
+    return build_from_fields(Heartbeat, HEARTBEAT, given, title=title, where=where)
 
 
 def build_channel(name: str, table: Mapping[str, Any], where: str | None = None) -> Channel:
@@ -87,7 +112,7 @@ def build_channel(name: str, table: Mapping[str, Any], where: str | None = None)
 
 
 def kind_names() -> list[str]:
-    return sorted({*KINDS, *(one.name for one in entry_points(group=GROUP))})
+    return sorted({*KINDS, HEARTBEAT, *(one.name for one in entry_points(group=GROUP))})
 
 
 def _maker(kind: str) -> Callable[..., Notifier] | None:

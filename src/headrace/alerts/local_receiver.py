@@ -22,6 +22,7 @@ class Received:
     path: str
     headers: Mapping[str, str]  # names in lower case
     content: bytes
+    method: str = "POST"
 
     def json(self) -> Any:
         return json.loads(self.content)
@@ -33,16 +34,21 @@ class Reply:
     content: bytes = b"ok"
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of_json(cls, body: Any, status: int = 200) -> Reply:
+        return cls(status, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
 
 def reply_as_service(received: Received) -> Reply:
     """What the real service would answer. Pure."""
+    if received.method == "GET":  # a ping
+        return Reply()
     try:
         body = received.json()
     except ValueError:
         return Reply(400, b"invalid JSON")
     if isinstance(body, dict) and "event_action" in body:
-        known = {"status": "success", "dedup_key": body.get("dedup_key")}
-        return Reply(202, json.dumps(known).encode())
+        return Reply.of_json({"status": "success", "dedup_key": body.get("dedup_key")}, 202)
     return Reply()
 
 
@@ -80,14 +86,21 @@ class _Request(BaseHTTPRequestHandler):
     timeout = TIMEOUT_S
     protocol_version = "HTTP/1.1"
 
+    def do_GET(self) -> None:
+        self._answer(0)
+
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
         size = int(length) if length.isdigit() else BODY_BYTES_MAX + 1
         if size > BODY_BYTES_MAX:
             self.send_error(413)
             return
+        self._answer(size)
+
+    def _answer(self, size: int) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        reply = self.server.answer(Received(self.path, headers, self.rfile.read(size)))
+        content = self.rfile.read(size)
+        reply = self.server.answer(Received(self.path, headers, content, str(self.command)))
         self.send_response(reply.status)
         for name, value in {"Content-Length": str(len(reply.content)), **reply.headers}.items():
             self.send_header(name, value)

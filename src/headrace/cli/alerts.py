@@ -1,4 +1,7 @@
-"""`alerts`: list and show alerts, try a channel. Works without a supervisor."""
+"""`alerts`: list, show, acknowledge and silence alerts, try a channel.
+
+Only acknowledging and silencing need a supervisor.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,22 @@ import click
 from rich.text import Text
 
 from headrace.cli import output
-from headrace.cli.options import Options, as_json, pass_options_and_json, shared_options
+from headrace.cli.options import (
+    Options,
+    Seconds,
+    as_json,
+    pass_options_and_json,
+    shared_options,
+)
 from headrace.model import times
 from headrace.model.times import span
 from headrace.project import alerts as project_alerts
+from headrace.project import control
+from headrace.project import silences as project_silences
+from headrace.store import silences
 from headrace.store.alerts import StoredAlert
+from headrace.store.deliveries import Delivery
+from headrace.store.silences import Silence
 
 _COLOURS = {"critical": "bold red", "error": "red", "warning": "yellow"}
 
@@ -35,11 +49,14 @@ def list_(options: Options, name: str | None, all_: bool, json_: bool) -> None:
 
     NAME is a pipeline or a query; the default is all.
     """
-    seen = project_alerts.find(options.open(), name, is_all=all_)
+    work, now = options.open(), time.time()
+    seen = project_alerts.find(work, name, is_all=all_)
+    active = project_alerts.active_silences(work, now)
     if json_:
-        output.print_json({"alerts": [alert.to_json() for alert in seen]})
+        found = [project_alerts.to_json(alert, active, now) for alert in seen]
+        output.print_json({"alerts": found})
     else:
-        print_alerts(seen, is_all=all_)
+        print_alerts(seen, active, is_all=all_)
 
 
 @alerts.command("show")
@@ -50,24 +67,83 @@ def show(options: Options, number: int, json_: bool) -> None:
 
     ID is the number in `alerts list`.
     """
-    alert, sent = project_alerts.show(options.open(), number)
+    work, now = options.open(), time.time()
+    alert, sent = project_alerts.show(work, number)
+    active = project_alerts.active_silences(work, now)
     if json_:
-        body = {**alert.to_json(), "deliveries": [delivery.to_json() for delivery in sent]}
-        output.print_json(body)
+        body = project_alerts.to_json(alert, active, now)
+        output.print_json({**body, "deliveries": [delivery.to_json() for delivery in sent]})
         return
-    print_alerts([alert], is_all=True)
+    print_alerts([alert], active, is_all=True)
+    for line in describe_state(alert, active, now):
+        click.echo(f"  {line}")
     for name, value in alert.data.items():
         click.echo(f"  {name}: {value}")
-    if not sent:
-        click.echo("This alert was not sent to any channel.")
-        return
-    table = output.grid("at", "channel", "notice", "state", "attempts", "reply", wrap=["reply"])
-    for delivery in sent:
-        table.add_row(
-            times.clock(delivery.at), delivery.channel, delivery.kind, str(delivery.state),
-            str(delivery.attempts), Text(delivery.reply),
-        )  # fmt: skip
-    output.console().print(table)
+    print_deliveries(sent)
+
+
+@alerts.command("ack")
+@click.argument("number", type=int, metavar="ID")
+@pass_options_and_json
+def ack(options: Options, number: int, json_: bool) -> None:
+    """Acknowledge an alert: you deal with it.
+
+    Channels tell the others, and do not repeat the alert unless it becomes more severe. ID is the
+    number in `alerts list`.
+    """
+    _print_reply(control.acknowledge(options.open(), number), json_)
+
+
+@alerts.command("silence")
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--pipeline", metavar="GLOB", help="Pipelines, for example 'orders-*'.")
+@click.option("--rule", metavar="GLOB", help="Rules, for example 'lag'; default: all.")
+@click.option(
+    "--for", "for_s", type=Seconds(), required=True, metavar="TIME", help="How long, such as 2h."
+)
+@click.option("--reason", required=True, help="Why; shown to others.")
+@pass_options_and_json
+def silence(options: Options, for_s: float, reason: str, json_: bool, **about: str | None) -> None:
+    """Send no notices about some alerts for some time.
+
+    NAME is a pipeline or a query. Alerts are still listed. An alert that is open at the end of the
+    silence is sent then.
+    """
+    work = options.open()
+    subject = project_silences.choose(work, **about)
+    until = project_silences.end_after(for_s, time.time())
+    _print_reply(control.silence(work, subject, until=until, reason=reason), json_)
+
+
+@alerts.command("silences")
+@click.option("--all", "all_", is_flag=True, help="Also show silences that have ended.")
+@pass_options_and_json
+def silences_(options: Options, all_: bool, json_: bool) -> None:
+    """List silences, newest first."""
+    now = time.time()
+    found = project_silences.list_all(options.open(), now, is_all=all_)
+    if json_:
+        output.print_json({"silences": [one.to_json() for one in found]})
+    else:
+        print_silences(found, now, is_all=all_)
+
+
+@alerts.command("unsilence")
+@click.argument("number", type=int, metavar="ID")
+@pass_options_and_json
+def unsilence(options: Options, number: int, json_: bool) -> None:
+    """End a silence.
+
+    ID is the number in `alerts silences`. Its alerts that are still open are sent now.
+    """
+    _print_reply(control.end_silence(options.open(), number), json_)
+
+
+def _print_reply(text: str, json_: bool) -> None:
+    if json_:
+        output.print_json({"text": text})
+    else:
+        click.echo(text)
 
 
 @alerts.command("test")
@@ -76,7 +152,8 @@ def show(options: Options, number: int, json_: bool) -> None:
 def test(options: Options, channel: str, json_: bool) -> None:
     """Send a test notice to a channel, then resolve it.
 
-    Shows the service's reply; the exit code is 1 if the service rejects the notice.
+    A channel of the kind `heartbeat` gets a ping. Shows the service's reply; the exit code is 1 if
+    the service rejects the notice.
     """
     replies = project_alerts.send_test(options.open(), channel)
     if json_:
@@ -104,10 +181,9 @@ def listen(port: int, json_: bool) -> None:
         body = received.content.decode(errors="replace")
         with contextlib.suppress(ValueError):
             body = json.dumps(received.json(), indent=None if json_ else 2, ensure_ascii=False)
-        if json_:
-            click.echo(json.dumps({"path": received.path, "status": reply.status, "body": body}))
-        else:
-            click.echo(f"POST {received.path} ({reply.status})\n{body}\n")
+        about = {"method": received.method, "path": received.path, "status": reply.status}
+        text = f"{received.method} {received.path} ({reply.status})\n{body}\n"
+        click.echo(json.dumps({**about, "body": body}) if json_ else text)
         return reply
 
     with Receiver(answer, port) as receiver:
@@ -116,7 +192,59 @@ def listen(port: int, json_: bool) -> None:
             threading.Event().wait()
 
 
-def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
+def describe_state(alert: StoredAlert, active: list[Silence], now: float) -> list[str]:
+    """Who deals with the alert, and why it is silent."""
+    lines = []
+    if alert.acknowledged_at is not None:
+        at = times.clock(alert.acknowledged_at)
+        lines.append(f"Acknowledged by {alert.acknowledged_by} at {at}")
+    found = silences.find(active, alert, now) if alert.resolved_at is None else None
+    if found:
+        until = times.clock(found.until)
+        lines.append(f"Silence {found.id} by {found.by} until {until}: {found.reason}")
+    return lines
+
+
+def print_deliveries(sent: list[Delivery]) -> None:
+    if not sent:
+        click.echo("This alert was not sent to any channel.")
+        return
+    table = output.grid("at", "channel", "notice", "state", "attempts", "reply", wrap=["reply"])
+    for delivery in sent:
+        table.add_row(
+            times.clock(delivery.at), delivery.channel, delivery.kind, str(delivery.state),
+            str(delivery.attempts), Text(delivery.reply),
+        )  # fmt: skip
+    output.console().print(table)
+
+
+def print_silences(found: list[Silence], now: float, *, is_all: bool) -> None:
+    if not found:
+        click.echo("No silences." if is_all else "No active silences.")
+        return
+    table = output.grid(
+        "id", "state", "pipeline", "query", "rule", "until", "by", "reason",
+        right=["id"], wrap=["by", "reason"],
+    )  # fmt: skip
+    for one in found:
+        table.add_row(
+            str(one.id), "active" if one.is_active(now) else "ended", one.pipeline,
+            one.query or "*", one.rule,
+            times.clock(one.until if one.ended_at is None else one.ended_at),
+            Text(one.by), Text(one.reason),
+        )  # fmt: skip
+    output.console().print(table)
+
+
+def _name_state(alert: StoredAlert, active: list[Silence], now: float) -> str:
+    if alert.resolved_at is not None:
+        return "resolved"
+    if alert.acknowledged_at is not None:
+        return "acknowledged"
+    return "silenced" if silences.find(active, alert, now) else "open"
+
+
+def print_alerts(seen: list[StoredAlert], active: list[Silence], *, is_all: bool) -> None:
     if not seen:
         click.echo("No alerts." if is_all else "No open alerts.")
         return
@@ -126,7 +254,7 @@ def print_alerts(seen: list[StoredAlert], *, is_all: bool) -> None:
     for alert in seen:
         table.add_row(
             str(alert.id),
-            "open" if alert.resolved_at is None else "resolved",
+            _name_state(alert, active, now),
             Text(alert.severity, style=_COLOURS.get(alert.severity, "")),
             Text(alert.title),
             "/".join(part for part in (alert.pipeline, alert.query) if part),

@@ -32,6 +32,7 @@ class Notice:
     facts: Mapping[str, str] = field(default_factory=dict)
     link: str | None = None
     count: int = 1  # how many alerts it stands for
+    by: str | None = None  # who acknowledged it
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "kind": str(self.kind), "facts": dict(self.facts)}

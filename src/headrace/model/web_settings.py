@@ -16,6 +16,7 @@ class WebSettings:
     enabled: bool = True
     host: str = "127.0.0.1"
     port: int = 0  # 0: the first free one from PORT on
+    address: str | None = None  # the page's address in notices, if others use a different one
     hosts: list[str] = field(default_factory=list)  # other host names it accepts
     certificate: str | None = None  # TLS: a PEM file, and its key
     key: str | None = None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from headrace.alerts import channels
+from headrace.alerts.channels import Channel
+from headrace.alerts.notifiers.heartbeat import Heartbeat
 from headrace.alerts.notifiers.notifier import DeliveryError
 from headrace.config import Settings
 from headrace.errors import ConfigError, ControlError, NotifyError
@@ -57,24 +59,20 @@ def show(work: Workspace, number: int) -> tuple[StoredAlert, list[Delivery]]:
 
 
 def send_test(work: Workspace, name: str) -> dict[str, str]:
-    """Sends a test notice and resolves it. Returns the replies of the service."""
+    """Sends a test notice and resolves it, or a ping. Returns the replies of the service."""
     settings = work.settings
     check_channel(settings, name)
     where = settings.place("notify", name)
-    channel = channels.build_channel(name, settings.notify[name], where)
-    now = time.time()
+    made = channels.build(name, channels.tables(settings)[name], where)
+    steps = {"ping": made.ping} if isinstance(made, Heartbeat) else _build_test(work, made)
     replies = {}
-    for kind in (NoticeKind.TRIGGER, NoticeKind.RESOLVE):
-        notice = Notice(
-            kind, f"{home(work.places)}:test:{int(now)}", f"Test notice for channel {name}", "info",
-            settings.name, "", "test", opened_at=now, at=time.time(),
-            facts={"What to do": "Nothing. This is a test, sent with `headrace alerts test`."},
-        )  # fmt: skip
+    for what, send in steps.items():
         try:
-            replies[str(kind)] = redact(channel.notifier.send(notice), resolved_values())
+            replies[what] = redact(send(), resolved_values())
         except DeliveryError as exc:
+            kind = "heartbeat" if isinstance(made, Heartbeat) else made.kind
             raise NotifyError(
-                f"{name} ({channel.kind}) did not accept the {kind} notice.",
+                f"{name} ({kind}) did not accept the {_NAMES.get(what, f'{what} notice')}.",
                 why=redact(exc.text, resolved_values()),
                 where=where,
                 fix="Correct the channel's settings."
@@ -84,13 +82,30 @@ def send_test(work: Workspace, name: str) -> dict[str, str]:
     return replies
 
 
+_NAMES = {"ping": "ping"}
+
+
+def _build_test(work: Workspace, channel: Channel) -> dict[str, Callable[[], str]]:
+    now = time.time()
+    notices = [
+        Notice(
+            kind, f"{home(work.places)}:test:{int(now)}", f"Test notice for channel {channel.name}",
+            "info", work.settings.name, "", "test", opened_at=now, at=time.time(),
+            facts={"What to do": "Nothing. This is a test, sent with `headrace alerts test`."},
+        )
+        for kind in (NoticeKind.TRIGGER, NoticeKind.RESOLVE)
+    ]  # fmt: skip
+    return {str(one.kind): partial(channel.notifier.send, one) for one in notices}
+
+
 def check_channel(settings: Settings, name: str) -> None:
     """Raises if there is no channel with this name."""
-    if name not in settings.notify:
+    known = channels.tables(settings)
+    if name not in known:
         raise ConfigError(
             f"Unknown channel {name!r}.",
-            why=f"Channels: {', '.join(settings.notify) or 'none'}.",
-            fix=suggest(name, settings.notify, f"Add [notify.{name}] to headrace.toml."),
+            why=f"Channels: {', '.join(known) or 'none'}.",
+            fix=suggest(name, known, f"Add [notify.{name}] to headrace.toml."),
             slug="unknown-channel",
         )
 

@@ -9,7 +9,7 @@ import getpass
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from headrace.define import deployed_code
 from headrace.errors import ConfigError, ControlError, error_from_dict
@@ -18,6 +18,7 @@ from headrace.model.limits import DrainLimits
 from headrace.model.requests import Action, Reply, Request
 from headrace.model.runs import Desired, Ending, Exit, Run
 from headrace.project import runs
+from headrace.project.silences import Subject
 from headrace.project.workspace import Target, Workspace, resolve_pipeline
 from headrace.state import definitions, desired, requests, supervisor_lookup
 
@@ -98,23 +99,15 @@ def acknowledge(
 
 def silence(
     work: Workspace,
+    about: Subject,
     *,
-    pipeline: str = "*",
-    query: str | None = None,
-    rule: str = "*",
     until: float,
     reason: str,
     by: str | None = None,
     timeout_s: float = ANSWER_S,
 ) -> str:
-    """Send no notices for alerts that match these globs, until then."""
-    body = {
-        "pipeline": pipeline,
-        "query": query,
-        "rule": rule,
-        "until": until,
-        "reason": reason,
-    }
+    """Send no notices about these alerts until then."""
+    body = {**asdict(about), "until": until, "reason": reason}
     asked = replace(request(work, Action.SILENCE), silence=body)
     return _change_alerts(work, asked, by, timeout_s)
 

@@ -1,50 +1,55 @@
-"""Delivers alert changes to one channel, in its own thread: a hung service delays nothing else.
+"""Delivers alert changes to one channel. `channel_thread.py` calls these functions.
 
-`deliver` settles the oldest change, or a group of similar ones; `ChannelThread` calls it whenever
-alerts.db has changed. Invariants: a change is settled only after the service has answered; changes
-of one alert are sent in order; a notice is given up only if the service itself rejects it.
+`deliver` settles the oldest change, or a group of similar ones. Invariants: a change is settled
+only after the service has answered; changes of one alert are sent in order; a notice is given up
+only if the service itself rejects it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from headrace.alerts.channels import Channel
-from headrace.alerts.notices import Sender, build_notice, next_group, notice_key
+from headrace.alerts.notices import Sender, build_notice, next_group, notice_key, subject
 from headrace.alerts.notifiers.notifier import DeliveryError
 from headrace.errors import Error
 from headrace.failures.redaction import redact
+from headrace.model import times
 from headrace.model.notices import Notice, NoticeKind
-from headrace.model.state_paths import StatePaths
+from headrace.relay.throttle import Throttle
 from headrace.secrets import resolved_values
-from headrace.store import alert_changes, db, deliveries
+from headrace.store import alert_changes, db, deliveries, silences
 from headrace.store.alert_changes import AlertChange
 from headrace.store.deliveries import Delivery, DeliveryState
 
-IDLE_S = 5.0  # how often to look for alerts to repeat, and for a replaced store
-POLL_S = 0.1  # how often to look whether alerts.db has changed: a cheap call
-PENDING_MAX = 1_000  # changes that one notice can stand for
-DELAY_S_MIN, DELAY_S_MAX = 1.0, 60.0
-PER_MINUTE_MAX = 60  # notices; with more, they are grouped
+PENDING_MAX = 10_000  # changes that one notice can stand for
+REPLY_CHARS_MAX = 1_000
+MISSING_S = 60.0  # between attempts while a secret or a package is missing
 
 logger = logging.getLogger(__name__)
 
 
 def deliver(
-    conn: db.Store, channel: Channel, sender: Sender, attempt: int, wall: Callable[[], float]
+    conn: db.Store,
+    channel: Channel,
+    sender: Sender,
+    attempt: int,
+    wall: Callable[[], float],
+    throttle: Throttle | None = None,
 ) -> int | None:
-    """Settles the oldest changes. Returns how many notices that took, 0 or 1; None if there are no
-    changes. Raises DeliveryError if they must be sent again; `attempt` counts the attempts."""
+    """Settles the oldest changes. Returns how many notices that took, 0 or 1; None if nothing can
+    be sent now. Raises DeliveryError if they must be sent again; `attempt` counts the attempts."""
     found = deliveries.pending(conn, channel.name, PENDING_MAX)
-    if not found:
-        return None
-    wanted = _choose_wanted(conn, channel, found)
+    ready = _leave_full(found, throttle)
+    wanted = _choose_wanted(conn, channel, ready)
+    if wanted and not (wanted := _leave_silenced(conn, channel.name, wanted, wall())):
+        return 0
     if not wanted:
+        if not found or len(ready) < len(found):
+            return None
         alert_changes.advance(conn, deliveries.reader(channel.name), found[-1].id)
         return 0
     changes = next_group(wanted)
@@ -55,7 +60,25 @@ def deliver(
         if not changes:
             return 0
 
-    _send(conn, channel, build_notice(changes, key, sender), changes, attempt, wall)
+    if throttle is not None:
+        throttle.note(subject(changes[0]))
+    _send(conn, channel, key, changes, sender, attempt, wall)
+    return 1
+
+
+def deliver_after_silence(
+    conn: db.Store, channel: Channel, sender: Sender, attempt: int, wall: Callable[[], float]
+) -> int | None:
+    """Sends alerts that are still open at the end of their silence. Returns as `deliver` does."""
+    at = wall()
+    held = deliveries.silenced(conn, channel.name, PENDING_MAX)
+    active = silences.list_silences(conn, at) if held else []
+    due = [change for change in held if silences.find(active, change.alert, at) is None]
+    if not due:
+        return None
+    key, changes = _choose_opening(conn, channel.name, next_group(due), sender)
+    # The reader has passed these changes: they stay silenced until the service has answered.
+    _send(conn, channel, key, changes, sender, attempt, wall, waiting=DeliveryState.SILENCED)
     return 1
 
 
@@ -63,11 +86,15 @@ def repeat(conn: db.Store, channel: Channel, sender: Sender, wall: Callable[[], 
     """Sends open alerts again that were last sent `repeat_every` ago; returns how many notices."""
     if channel.repeat_s is None:
         return 0
+    at = wall()
+    sent = deliveries.sent_before(conn, channel.name, at - channel.repeat_s)
+    active = silences.list_silences(conn, at) if sent else []
     by_key: dict[str, list[AlertChange]] = {}
-    for key, change in deliveries.sent_before(conn, channel.name, wall() - channel.repeat_s):
-        by_key.setdefault(key, []).append(change)
+    for key, change in sent:
+        if silences.find(active, change.alert, at) is None:
+            by_key.setdefault(key, []).append(change)
     for key, changes in by_key.items():
-        notice = build_notice(changes, key, sender)
+        notice = hide_secrets(build_notice(changes, key, sender, repeated_at=at))
         try:
             reply = channel.notifier.send(notice)
         except DeliveryError as exc:
@@ -75,48 +102,84 @@ def repeat(conn: db.Store, channel: Channel, sender: Sender, wall: Callable[[], 
                 raise
             reply = exc.text
         # It stays sent, whatever the reply: the alert is open at the service.
-        _record(conn, channel, notice, changes, DeliveryState.SENT, reply, 1, wall())
+        _record(conn, channel, notice.kind, key, changes, DeliveryState.SENT, reply, 1, wall())
     return len(by_key)
+
+
+def hide_secrets(notice: Notice) -> Notice:
+    """A row, or the message of an error, may contain one."""
+    known = resolved_values()
+
+    def hide(text: str) -> str:
+        return redact(text, known)
+
+    facts = {hide(heading): hide(text) for heading, text in notice.facts.items()}
+    by = None if notice.by is None else hide(notice.by)
+    return replace(notice, title=hide(notice.title), facts=facts, key=_hide_key(notice.key), by=by)
+
+
+def _hide_key(key: str) -> str:
+    """Different keys stay different."""
+    hidden = redact(key, resolved_values())
+    return key if hidden == key else f"{hidden}#{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
 
 def _send(
     conn: db.Store,
     channel: Channel,
-    notice: Notice,
+    key: str,
     changes: Sequence[AlertChange],
+    sender: Sender,
     attempt: int,
     wall: Callable[[], float],
+    waiting: DeliveryState = DeliveryState.WAITING,
 ) -> None:
     """Sends the notice and records the result for its changes."""
+    last = alert_changes.by_id(conn, changes[-1].id)  # with its data
+    whole = [*changes[:-1], last or changes[-1]]
+    notice = hide_secrets(build_notice(whole, key, sender))
 
     def record(state: DeliveryState, reply: str) -> None:
-        _record(conn, channel, notice, changes, state, reply, attempt, wall())
+        _record(conn, channel, notice.kind, notice.key, changes, state, reply, attempt, wall())
 
     try:
         record(DeliveryState.SENT, channel.notifier.send(notice))
     except DeliveryError as exc:
-        record(DeliveryState.FAILED if exc.is_permanent else DeliveryState.WAITING, exc.text)
+        record(DeliveryState.FAILED if exc.is_permanent else waiting, exc.text)
         if not exc.is_permanent:
             raise
         logger.error("%s rejected a notice: %s", channel.name, redact(exc.text, resolved_values()))
     except Error as exc:  # a missing secret or package: a person can repair it
-        record(DeliveryState.WAITING, exc.what)
-        raise DeliveryError(exc.what, retry_after_s=DELAY_S_MAX) from exc
+        record(waiting, exc.what)
+        raise DeliveryError(exc.what, retry_after_s=MISSING_S) from exc
 
 
 def _record(
     conn: db.Store,
     channel: Channel,
-    notice: Notice,
+    kind: NoticeKind,
+    key: str,
     changes: Sequence[AlertChange],
     state: DeliveryState,
     reply: str,
     attempt: int,
     at: float,
 ) -> None:
-    text = redact(reply, resolved_values())
-    done = Delivery(channel.name, str(notice.kind), notice.key, state, at, attempt, text)
+    text = redact(reply, resolved_values())[:REPLY_CHARS_MAX]
+    done = Delivery(channel.name, str(kind), key, state, at, attempt, text)
     deliveries.record(conn, changes, done)
+
+
+def _leave_full(found: list[AlertChange], throttle: Throttle | None) -> list[AlertChange]:
+    """Without alerts of a flood, which wait and become one notice, and their later changes."""
+    full = throttle.full_subjects() if throttle else set()
+    if not full:
+        return found
+    left: set[int] = set()
+    for change in found:
+        if change.kind == NoticeKind.TRIGGER and subject(change) in full:
+            left.add(change.alert.id)
+    return [change for change in found if change.alert.id not in left]
 
 
 def _choose_wanted(
@@ -124,6 +187,8 @@ def _choose_wanted(
 ) -> list[AlertChange]:
     """The channel's route decides about alerts that open or become more severe. Their later changes
     go where they were sent, even if the alert has become less severe."""
+    if not changes:
+        return []
     ids = [change.alert.id for change in changes]
     sent = deliveries.sent_alerts(conn, channel.name, min(ids), max(ids))
     wanted = []
@@ -134,6 +199,30 @@ def _choose_wanted(
         if takes if is_new else alert.id in sent or takes:
             wanted.append(change)
     return wanted
+
+
+def _leave_silenced(
+    conn: db.Store, channel: str, changes: list[AlertChange], at: float
+) -> list[AlertChange]:
+    """Only new alerts are silenced: what is open at a service must be resolved there."""
+    active = silences.list_silences(conn, at)
+    if not active:
+        return changes
+    left, held = [], dict[int, list[AlertChange]]()
+    for change in changes:
+        silence = silences.find(active, change.alert, at)
+        if change.kind != NoticeKind.TRIGGER or silence is None:
+            left.append(change)
+        else:
+            held.setdefault(silence.id, []).append(change)
+    for silence in active:
+        if silenced := held.get(silence.id):
+            until = times.clock(silence.until)
+            why = f"silenced by {silence.by} until {until}: {silence.reason}"
+            text = redact(why, resolved_values())[:REPLY_CHARS_MAX]
+            kind, state = str(NoticeKind.TRIGGER), DeliveryState.SILENCED
+            deliveries.record(conn, silenced, Delivery(channel, kind, "", state, at, 0, text))
+    return left
 
 
 def _choose_opening(
@@ -149,80 +238,43 @@ def _choose_opening(
 def _choose_closing(
     conn: db.Store, channel: str, changes: list[AlertChange], at: float
 ) -> tuple[str, list[AlertChange]]:
-    """A key that is open at the service and whose alerts are all resolved now, and its changes.
-    Changes are skipped if they were never sent there, or if alerts of their group are open."""
-    by_key: dict[str, list[AlertChange]] = {}
+    """A key that is open at the service and whose alerts are all resolved (or acknowledged) now,
+    and its changes. Other changes are skipped."""
+    by_key: dict[tuple[str, str], list[AlertChange]] = {}
+    whys: dict[str, str] = {}
     for change in changes:
         key = deliveries.sent_key(conn, channel, change.alert.id) or ""
-        by_key.setdefault(key, []).append(change)
+        if key not in whys:
+            whys[key] = _why_not_now(conn, channel, change.kind, key)
+        why = whys[key] or _why_outdated(change)
+        by_key.setdefault((key, why), []).append(change)
     closing_: tuple[str, list[AlertChange]] = ("", [])
-    for key, alike in by_key.items():
-        if key and not deliveries.count_open(conn, channel, key):
+    for (key, why), alike in by_key.items():
+        if not why:
             closing_ = (key, alike)  # of several keys, the others come next
             continue
-        why = "other alerts in its group are still open" if key else "the alert itself was not sent"
         kind = str(alike[0].kind)
         skipped = Delivery(channel, kind, key, DeliveryState.SKIPPED, at, 0, why)
         deliveries.record(conn, alike, skipped)
     return closing_
 
 
-class ChannelThread:
-    """Delivers to one channel until `end`. `problem`: why notices are waiting, if they are."""
+def _why_not_now(conn: db.Store, channel: str, kind: NoticeKind, key: str) -> str:
+    """Why nothing is sent about this key; empty if something is."""
+    if not key:
+        return "the alert itself was not sent"
+    is_acknowledged = kind == NoticeKind.ACKNOWLEDGE
+    if deliveries.has_open(conn, channel, key, is_unacknowledged=is_acknowledged):
+        return _OTHERS[kind]
+    return ""
 
-    def __init__(self, channel: Channel, places: StatePaths, sender: Callable[[], Sender]) -> None:
-        self.channel = channel
-        self.problem: str | None = None
-        self._places = places
-        self._sender = sender
-        self._over = threading.Event()
-        self._sent: deque[float] = deque(maxlen=PER_MINUTE_MAX)
-        self._thread = threading.Thread(
-            target=self._run, name=f"channel {channel.name}", daemon=True
-        )
-        self._thread.start()
 
-    def end(self) -> None:
-        """Does not wait for a service that hangs: its notice is sent again after a restart."""
-        self._over.set()
-        self._thread.join(1.0)
+_OTHERS: Mapping[NoticeKind, str] = {
+    NoticeKind.ACKNOWLEDGE: "it, or another alert in its group, is not acknowledged now",
+    NoticeKind.RESOLVE: "other alerts in its group are still open",
+}
 
-    def _run(self) -> None:
-        while not self._over.is_set():
-            try:
-                with closing(db.open_alerts(self._places.alerts)) as conn:
-                    deliveries.start(conn, self.channel.name, time.time())
-                    self._follow(conn)
-            except Exception as exc:  # a boundary: no other thread delivers to this channel
-                logger.exception("channel %s failed; retrying", self.channel.name)
-                self.problem = f"{type(exc).__name__}: {exc}"
-            self._over.wait(DELAY_S_MIN)
 
-    def _follow(self, conn: db.Store) -> None:
-        """Delivers until the store is replaced."""
-        version, delay_s, attempt, due = -1, DELAY_S_MIN, 1, 0.0
-        while not self._over.wait(POLL_S):
-            now = conn.execute("PRAGMA data_version").fetchone()[0]
-            if now == version and time.monotonic() < due:
-                continue
-            if not db.is_in_place(conn):
-                return
-            try:
-                while not self._over.is_set() and self._deliver(conn, attempt):
-                    delay_s, attempt, self.problem = DELAY_S_MIN, 1, None
-                repeat(conn, self.channel, self._sender(), time.time)
-                version, due = now, time.monotonic() + IDLE_S
-            except DeliveryError as exc:
-                self.problem = redact(exc.text, resolved_values())
-                self._over.wait(max(delay_s, exc.retry_after_s or 0.0))
-                delay_s, attempt = min(DELAY_S_MAX, 2 * delay_s), attempt + 1
-
-    def _deliver(self, conn: db.Store, attempt: int) -> bool:
-        """Waits if the channel has sent too much: changes that arrive meanwhile are grouped."""
-        full = len(self._sent) == PER_MINUTE_MAX
-        if full and (wait_s := self._sent[0] + 60.0 - time.monotonic()) > 0:
-            self._over.wait(wait_s)
-        sent = deliver(conn, self.channel, self._sender(), attempt, time.time)
-        if sent:
-            self._sent.append(time.monotonic())
-        return sent is not None
+def _why_outdated(change: AlertChange) -> str:
+    is_over = change.kind == NoticeKind.ACKNOWLEDGE and change.alert.resolved_at is not None
+    return "the alert is already resolved" if is_over else ""

@@ -7,6 +7,7 @@ holds the lock: a process that closes any descriptor of a file loses its POSIX l
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -42,6 +43,20 @@ def record(places: StatePaths) -> None:
     me = process_identity.identify(os.getpid())
     if me is not None:  # never None for a living process
         write_json(places.supervisor_process, me.to_json())
+
+
+def mark_alive(places: StatePaths) -> None:
+    """The supervisor's loop works. Called in every round."""
+    with contextlib.suppress(OSError):  # the next round records it again
+        os.utime(places.supervisor_process)
+
+
+def seconds_since_alive(places: StatePaths, now: float) -> float | None:
+    """The age of the last mark; None if there is no supervisor."""
+    try:
+        return now - places.supervisor_process.stat().st_mtime
+    except OSError:
+        return None
 
 
 def take_lock(places: StatePaths) -> bool:

@@ -9,13 +9,14 @@ advanced reads it again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from headrace.model.notices import NoticeKind
 from headrace.store import alerts, db
 from headrace.store.alerts import StoredAlert
 
 EVENTS = "events"  # the supervisor, which records changes as events
+_COLUMNS = [f"alerts.{field.name}" for field in fields(StoredAlert)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +36,32 @@ class AlertChange:
         return self.kind == NoticeKind.TRIGGER and noticed_at is not None and self.at > noticed_at
 
 
-def read(conn: db.Store, reader: str, most: int) -> list[AlertChange]:
-    """Changes that this reader has not passed, the oldest first."""
+def read(conn: db.Store, reader: str, most: int, *, has_data: bool = True) -> list[AlertChange]:
+    """Changes that this reader has not passed, the oldest first. `has_data`: with the data of the
+    alerts, which may be large."""
     after = "c.id > coalesce((SELECT last FROM change_readers WHERE reader = ?), 0)"
-    return _read_where(conn, f"{after} ORDER BY c.id LIMIT ?", (reader, most))
+    condition = f"{after} ORDER BY c.id LIMIT ?"
+    return _read_where(conn, condition, (reader, most), has_data=has_data)
+
+
+def between(conn: db.Store, first: int, last: int) -> list[AlertChange]:
+    """Without the data of the alerts."""
+    condition = "c.id BETWEEN ? AND ? ORDER BY c.id"
+    return _read_where(conn, condition, (first, last), has_data=False)
 
 
 def by_id(conn: db.Store, number: int) -> AlertChange | None:
     return next(iter(_read_where(conn, "c.id = ?", (number,))), None)
 
 
-def _read_where(conn: db.Store, condition: str, values: Sequence[object]) -> list[AlertChange]:
+def _read_where(
+    conn: db.Store, condition: str, values: Sequence[object], *, has_data: bool = True
+) -> list[AlertChange]:
+    columns = ["'' AS data" if one == "alerts.data" and not has_data else one for one in _COLUMNS]
     found = db.rows(
         conn,
         "SELECT c.id AS change_id, c.kind AS change_kind, c.title AS change_title,"  # noqa: S608
-        " c.at AS change_at, alerts.*"
+        f" c.at AS change_at, {', '.join(columns)}"
         f" FROM alert_changes AS c JOIN alerts ON alerts.id = c.alert WHERE {condition}",
         values,
     )

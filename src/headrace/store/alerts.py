@@ -230,6 +230,11 @@ def list_alerts(
     return [from_row(dict(row)) for row in found]
 
 
+def list_rules(conn: db.Store) -> set[str]:
+    """The rules of all alerts, also of resolved ones."""
+    return {row["rule"] for row in db.rows(conn, "SELECT DISTINCT rule FROM alerts")}
+
+
 def by_id(conn: db.Store, number: int) -> StoredAlert | None:
     found = conn.execute("SELECT * FROM alerts WHERE id = ?", (number,)).fetchone()
     return None if found is None else from_row(dict(found))

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from headrace.store import alert_changes, db
+from headrace.store import alert_changes, alerts, db
 from headrace.store.alert_changes import AlertChange
 
 
@@ -20,6 +20,7 @@ class DeliveryState(StrEnum):
     WAITING = "waiting"  # an attempt failed; it is sent again
     FAILED = "failed"  # the service rejected it
     SKIPPED = "skipped"  # nothing had to be sent
+    SILENCED = "silenced"  # it is sent when the silence ends, if the alert is still open then
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,9 @@ def start(conn: db.Store, channel: str, at: float) -> None:
 
 
 def pending(conn: db.Store, channel: str, most: int) -> list[AlertChange]:
-    """Changes that the channel has not settled, the oldest first. Moves its position to them."""
-    changes = alert_changes.read(conn, reader(channel), most)
+    """Changes that the channel has not settled, the oldest first, without the data of the alerts.
+    Moves its position to them."""
+    changes = alert_changes.read(conn, reader(channel), most, has_data=False)
     if not changes:
         return []
     settled = {
@@ -99,6 +101,33 @@ def record(conn: db.Store, changes: Sequence[AlertChange], delivery: Delivery) -
                 for change in changes
             ],
         )  # fmt: skip
+        if delivery.state not in (DeliveryState.SILENCED, DeliveryState.WAITING):
+            _settle_silenced(conn, delivery.channel, [change.alert.id for change in changes])
+
+
+def _settle_silenced(conn: db.Store, channel: str, alerts_: Sequence[int]) -> None:
+    """A later notice replaces the silenced ones of its alert, or the alert is over."""
+    conn.executemany(
+        "UPDATE deliveries SET state = 'skipped'"
+        " WHERE channel = ? AND alert = ? AND state = 'silenced'",
+        [(channel, alert) for alert in alerts_],
+    )
+
+
+def silenced(conn: db.Store, channel: str, most: int) -> list[AlertChange]:
+    """The last silenced change of each open alert, the oldest first, without the alert's data."""
+    found = db.rows(
+        conn,
+        "SELECT max(d.change) AS change FROM deliveries AS d JOIN alerts AS a ON a.id = d.alert"
+        " WHERE d.channel = ? AND d.state = 'silenced' AND a.resolved_at IS NULL"
+        " GROUP BY d.alert ORDER BY d.alert LIMIT ?",
+        (channel, most),
+    )
+    last = {row["change"] for row in found}
+    if not last:
+        return []
+    between = alert_changes.between(conn, min(last), max(last))
+    return [change for change in between if change.id in last]
 
 
 def sent_key(conn: db.Store, channel: str, alert: int) -> str | None:
@@ -122,24 +151,28 @@ def sent_alerts(conn: db.Store, channel: str, first: int, last: int) -> set[int]
     return {row["alert"] for row in found}
 
 
-def count_open(conn: db.Store, channel: str, key: str) -> int:
-    """Open alerts that were sent under this key: more than one if they were sent as a group."""
+def has_open(conn: db.Store, channel: str, key: str, *, is_unacknowledged: bool = False) -> bool:
+    """Whether an alert that was sent under this key is open: a group has more than one. With
+    `is_unacknowledged`: whether one is open that nobody has acknowledged."""
     found = conn.execute(
-        "SELECT count(DISTINCT a.id) FROM deliveries AS d JOIN alerts AS a ON a.id = d.alert"
-        " WHERE d.channel = ? AND d.key = ? AND d.kind = 'trigger' AND a.resolved_at IS NULL",
-        (channel, key),
+        "SELECT 1 FROM deliveries AS d JOIN alerts AS a ON a.id = d.alert"
+        " WHERE d.channel = ? AND d.key = ? AND d.kind = 'trigger' AND a.resolved_at IS NULL"
+        " AND (a.acknowledged_at IS NULL OR NOT ?) LIMIT 1",
+        (channel, key, is_unacknowledged),
     )
-    return int(found.fetchone()[0])
+    return found.fetchone() is not None
 
 
 def sent_before(conn: db.Store, channel: str, at: float) -> list[tuple[str, AlertChange]]:
-    """(key, change) of open alerts that were last sent before `at`, the oldest first. Of an alert
-    that was sent more than once, because it became more severe, only the last change."""
+    """(key, change) of open alerts that were last sent before `at` and that nobody has
+    acknowledged, the oldest first. Of an alert that was sent more than once, because it became more
+    severe, only the last change."""
     found = db.rows(
         conn,
         "SELECT d.key AS sent_key, max(d.change) AS change"
         " FROM deliveries AS d JOIN alerts AS a ON a.id = d.alert"
         " WHERE d.channel = ? AND d.kind = 'trigger' AND d.state = ? AND a.resolved_at IS NULL"
+        " AND a.acknowledged_at IS NULL"
         " GROUP BY d.alert HAVING max(d.at) < ? ORDER BY d.id LIMIT 1000",
         (channel, str(DeliveryState.SENT), at),
     )
@@ -148,6 +181,41 @@ def sent_before(conn: db.Store, channel: str, at: float) -> list[tuple[str, Aler
         for row in found
         if (change := alert_changes.by_id(conn, row["change"])) is not None
     ]
+
+
+def unacknowledged(conn: db.Store, channel: str) -> dict[str, dict[int, float]]:
+    """By key: the open alerts that were sent under it and that nobody has acknowledged, each with
+    the time when it was last sent."""
+    found = db.rows(
+        conn,
+        "SELECT d.key, d.alert, max(c.at) AS at FROM alerts AS a"
+        " JOIN deliveries AS d ON d.alert = a.id JOIN alert_changes AS c ON c.id = d.change"
+        " WHERE d.channel = ? AND d.kind = 'trigger' AND d.state = ?"
+        " AND a.resolved_at IS NULL AND a.acknowledged_at IS NULL"
+        " GROUP BY d.key, d.alert ORDER BY d.alert",
+        (channel, str(DeliveryState.SENT)),
+    )
+    by_key: dict[str, dict[int, float]] = {}
+    for row in found:
+        by_key.setdefault(row["key"], {})[row["alert"]] = row["at"]
+    return by_key
+
+
+def acknowledge(conn: db.Store, channel: str, numbers: Sequence[int], by: str, at: float) -> int:
+    """Acknowledges alerts that were acknowledged at the channel's service, which therefore needs no
+    notice of it. Returns how many."""
+    with db.transaction(conn):
+        done = [number for number in numbers if alerts.acknowledge(conn, number, by, at)]
+        for number in done:
+            conn.execute(
+                "INSERT INTO deliveries"
+                " (channel, change, alert, kind, key, state, at, attempts, reply)"
+                " SELECT ?, max(id), alert, kind, '', 'skipped', ?, 0,"
+                " 'acknowledged at the service itself' FROM alert_changes"
+                " WHERE alert = ? AND kind = 'acknowledge'",
+                (channel, at, number),
+            )
+    return len(done)
 
 
 def of_alert(conn: db.Store, alert: int, limit: int = 100) -> list[Delivery]:
@@ -173,8 +241,8 @@ def by_channel(conn: db.Store) -> dict[str, ChannelRecord]:
     found = db.rows(
         conn,
         "SELECT channel, kind, key, state, max(at) AS at, attempts, reply FROM deliveries"
-        " WHERE state <> ? GROUP BY channel, state ORDER BY state = ?, max(at)",
-        (str(DeliveryState.SKIPPED), str(DeliveryState.WAITING)),
+        " WHERE state IN ('sent', 'waiting', 'failed') GROUP BY channel, state"
+        " ORDER BY state = 'waiting', max(at)",
     )
     records: dict[str, ChannelRecord] = {}
     for row in found:

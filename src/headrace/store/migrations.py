@@ -182,6 +182,8 @@ _ALERTS_5: Step = (
         rule TEXT NOT NULL, reason TEXT NOT NULL, by TEXT NOT NULL,
         from_at REAL NOT NULL, until REAL NOT NULL, ended_at REAL)""",
     "CREATE INDEX silences_by_end ON silences (until)",
+    # Notices that are sent if their alert is still open when its silence ends.
+    "CREATE INDEX deliveries_silenced ON deliveries (channel, alert) WHERE state = 'silenced'",
 )
 
 HISTORY = Schema(

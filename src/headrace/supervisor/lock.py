@@ -52,9 +52,10 @@ def take(places: StatePaths) -> None:
 
 
 def keep_record(places: StatePaths) -> None:
-    """Restores supervisor.json if it was removed or damaged."""
+    """Restores supervisor.json if it was removed or damaged, and marks that the loop works."""
     if places.state.is_dir() and supervisor_lookup.find_recorded(places) is None:
         supervisor_lookup.record(places)
+    supervisor_lookup.mark_alive(places)
 
 
 def release(places: StatePaths) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import smtplib
+import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +14,15 @@ from email.utils import formatdate
 
 from headrace import secrets
 from headrace.alerts import message_text
+from headrace.alerts.notifiers.deadline import Deadline
 from headrace.alerts.notifiers.notifier import DeliveryError
 from headrace.alerts.notifiers.webhook import idempotency_key
 from headrace.connectors.connector import require_choice, require_secret_reference
 from headrace.errors import ConnectorError
 from headrace.model.notices import Notice
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 5.0  # to connect, and between two packets
+DEADLINE_S = 20.0  # for the whole conversation
 SUBJECT_CHARS = 200
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
@@ -52,8 +55,9 @@ class Mail:
             )
 
     def send(self, notice: Notice) -> str:
+        deadline = Deadline(DEADLINE_S)
         try:
-            with self._server() as server:
+            with deadline, self._server(deadline) as server:
                 refused = server.send_message(build_message(notice, self.from_, self.to))
         except smtplib.SMTPRecipientsRefused as exc:
             codes = [code for code, _ in exc.recipients.values()]
@@ -65,23 +69,49 @@ class Mail:
                 f"{exc.smtp_code} {words}", is_permanent=exc.smtp_code >= 500
             ) from exc
         except (OSError, smtplib.SMTPException) as exc:
+            if deadline.is_over:
+                text = f"the server did not finish within {DEADLINE_S:g} s"
+                raise DeliveryError(text) from exc
             raise DeliveryError(f"{type(exc).__name__}: {exc}") from exc
         return f"accepted, except for {_words(refused)}" if refused else "accepted"
 
     @contextmanager
-    def _server(self) -> Iterator[smtplib.SMTP]:
+    def _server(self, deadline: Deadline) -> Iterator[smtplib.SMTP]:
         host, port = _host_and_port(self.smtp, self.tls)
         context = ssl.create_default_context()
+        server: smtplib.SMTP
         if self.tls == "tls":
-            server: smtplib.SMTP = smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=context)
+            server = _WatchedTls(deadline, host, port, context)
         else:
-            server = smtplib.SMTP(host, port, timeout=TIMEOUT_S)
+            server = _Watched(deadline, host, port)
         with server:
             if self.tls == "starttls":
                 server.starttls(context=context)
             if self.user is not None and self.password is not None:
                 server.login(secrets.resolve(self.user), secrets.resolve(self.password))
             yield server
+
+
+class _Watched(smtplib.SMTP):
+    def __init__(self, deadline: Deadline, host: str, port: int) -> None:
+        self._deadline = deadline
+        super().__init__(host, port, timeout=TIMEOUT_S)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        sock: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
+        self._deadline.watch(sock)
+        return sock
+
+
+class _WatchedTls(smtplib.SMTP_SSL):
+    def __init__(self, deadline: Deadline, host: str, port: int, context: ssl.SSLContext) -> None:
+        self._deadline = deadline
+        super().__init__(host, port, timeout=TIMEOUT_S, context=context)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        sock: socket.socket = super()._get_socket(host, port, timeout)  # type: ignore[misc]
+        self._deadline.watch(sock)
+        return sock
 
 
 def build_message(notice: Notice, from_: str, to: Sequence[str]) -> EmailMessage:

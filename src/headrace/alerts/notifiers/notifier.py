@@ -7,7 +7,8 @@ docs/guides/alerts.md. Other packages use the entry point group `headrace.notifi
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from headrace.model.notices import Notice
 
@@ -18,6 +19,24 @@ class Notifier(Protocol):
 
         Blocks for at most a few seconds. May be called again with the same notice: the service
         must be able to recognise it by its key. Raises DeliveryError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    by: str
+    at: float
+
+
+@runtime_checkable
+class ReportsAcknowledgements(Protocol):
+    """A notifier whose service can be asked whether a person has acknowledged an alert there."""
+
+    @property
+    def has_api(self) -> bool:
+        """Whether its settings allow to ask."""
+
+    def find_acknowledgement(self, key: str) -> Acknowledgement | None:
+        """The last one of the notices with this key. Raises DeliveryError."""
 
 
 class DeliveryError(Exception):

@@ -35,6 +35,7 @@ def message(notice: Notice) -> dict[str, Any]:
         "blocks": [
             {"type": "section", "text": {"type": "mrkdwn", "text": text[:TEXT_CHARS]}}
             for text in blocks
+            if text
         ],
     }
 

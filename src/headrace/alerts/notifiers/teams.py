@@ -40,15 +40,11 @@ def message(notice: Notice) -> dict[str, Any]:
                 "wrap": True,
                 "color": "good" if is_over else _COLOURS.get(notice.severity, "default"),
             },
-            {
-                "type": "FactSet",
-                "facts": [
-                    {"title": heading, "value": _escape(text)[:TEXT_CHARS]}
-                    for heading, text in message_text.facts(notice).items()
-                ],
-            },
         ],
     }
+    if facts := message_text.facts(notice):
+        shown = [{"title": h, "value": _escape(text)[:TEXT_CHARS]} for h, text in facts.items()]
+        card["body"].append({"type": "FactSet", "facts": shown})
     if notice.link:
         card["actions"] = [
             {"type": "Action.OpenUrl", "title": "Open in Headrace", "url": notice.link}
