@@ -89,9 +89,7 @@ def _channels(visit: Visit) -> dict[str, Any]:
     return visit.redacted({"channels": found})
 
 
-def _channel(
-    name: str, table: Mapping[str, Any], record: ChannelRecord | None
-) -> dict[str, Any]:
+def _channel(name: str, table: Mapping[str, Any], record: ChannelRecord | None) -> dict[str, Any]:
     """Of its settings only what says which alerts it gets: the others may be secret."""
     route, repeat_s, problem = channels.Route(), None, None
     try:
