@@ -38,6 +38,9 @@ kind = "slak"
 kind = "webhook"
 url = "https://u:pw12345678@hook.test/"
 repeat_every = "30 minutes"
+[notify.alive]
+kind = "heartbeat"
+url = "${env:PING_URL}"
 """
 
 
@@ -175,11 +178,12 @@ def test_channels_show_their_route_and_state_and_nothing_secret(
 
     seen = inside.get("/api/channels")
 
-    team, odd, hook = seen["channels"]
+    team, odd, hook, alive = seen["channels"]
     assert (team["kind"], team["severity"], team["problem"]) == ("slack", ["critical"], None)
     assert (team["state"], team["attempts"], team["sent_at"]) == ("waiting", 3, None)
     assert "unknown kind" in odd["problem"]
     assert (hook["repeat_s"], hook["state"]) == (1800.0, None)
+    assert (alive["kind"], alive["repeat_s"], alive["problem"]) == ("heartbeat", 60.0, None)
     text = json.dumps(seen)
     assert not any(word in text for word in ("canary", "pw12345678", "SLACK_URL", "hunter2secret"))
     assert undocumented("GET /api/channels", seen) == []

@@ -241,8 +241,8 @@ def by_channel(conn: db.Store) -> dict[str, ChannelRecord]:
     found = db.rows(
         conn,
         "SELECT channel, kind, key, state, max(at) AS at, attempts, reply FROM deliveries"
-        " WHERE state <> ? GROUP BY channel, state ORDER BY state = ?, max(at)",
-        (str(DeliveryState.SKIPPED), str(DeliveryState.WAITING)),
+        " WHERE state IN ('sent', 'waiting', 'failed') GROUP BY channel, state"
+        " ORDER BY state = 'waiting', max(at)",
     )
     records: dict[str, ChannelRecord] = {}
     for row in found:

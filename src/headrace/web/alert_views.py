@@ -5,13 +5,13 @@ Invariants: reads only; secrets are removed from what a service replied.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
-from headrace.alerts import channels as project_channels
-from headrace.config import Settings
+from headrace.alerts import channels
 from headrace.errors import ConfigError, Error
 from headrace.model.alerts import RULE_OF_ROWS
 from headrace.project import alerts as project_alerts
@@ -84,25 +84,31 @@ def list_channels(visit: Visit) -> Response:
 def _channels(visit: Visit) -> dict[str, Any]:
     settings = visit.site.settings
     records = db.read(visit.site.places.alerts, deliveries.by_channel) or {}
-    found = [_channel(settings, name, records.get(name)) for name in settings.notify]
+    tables = channels.tables(settings)
+    found = [_channel(name, table, records.get(name)) for name, table in tables.items()]
     return visit.redacted({"channels": found})
 
 
-def _channel(settings: Settings, name: str, record: ChannelRecord | None) -> dict[str, Any]:
+def _channel(name: str, table: Mapping[str, Any], record: ChannelRecord | None) -> dict[str, Any]:
     """Of its settings only what says which alerts it gets: the others may be secret."""
-    about: dict[str, Any] = {"name": name, "kind": str(settings.notify[name].get("kind"))}
+    route, repeat_s, problem = channels.Route(), None, None
     try:
-        channel = project_channels.build_channel(name, settings.notify[name])
+        made = channels.build(name, table)
+        if isinstance(made, channels.Channel):
+            route, repeat_s = made.route, made.repeat_s
+        else:
+            repeat_s = made.every_s
     except Error as exc:
-        about |= {"severity": [], "pipelines": [], "rules": [], "repeat_s": None}
-        about["problem"] = exc.what
-    else:
-        route = channel.route
-        about |= {"severity": route.severity, "pipelines": route.pipelines, "rules": route.rules}
-        about |= {"repeat_s": channel.repeat_s, "problem": None}
+        problem = exc.what
     last = record.last if record else None
     return {
-        **about,
+        "name": name,
+        "kind": str(table.get("kind")),
+        "severity": route.severity,
+        "pipelines": route.pipelines,
+        "rules": route.rules,
+        "repeat_s": repeat_s,
+        "problem": problem,
         "state": str(last.state) if last else None,
         "at": last.at if last else None,
         "attempts": last.attempts if last else None,

@@ -87,15 +87,17 @@ function silenceList(found) {
 
 function channelList(found) {
   if (!found.length) return [h("p", { class: "muted" }, "No channels. To send notices to people, add ", h("code", {}, "[notify.NAME]"), " to headrace.toml.")];
-  return [h("p", { class: "muted small" }, "Where notices are sent. A test sends one notice and then resolves it."),
+  return [h("p", { class: "muted small" }, "Where notices are sent. A test sends a notice and then resolves it."),
     h("ul", { class: "alerts" }, found.map((one) => h("li", { class: "card", "data-channel": one.name },
-      h("div", {}, one.problem ? h("span", { class: "state bad" }, "invalid") : one.state ? deliveryState(one.state) : h("span", { class: "state off" }, "unused")),
+      h("div", {}, one.problem ? h("span", { class: "state bad" }, "invalid") : one.state ? deliveryState(one.state) : isPing(one) ? null : h("span", { class: "state off" }, "unused")),
       h("div", {}, h("b", {}, one.name), ` ${one.kind}`,
-        h("p", { class: "small muted tight" }, one.problem || [`receives ${route(one)} · last sent `, ago(one.sent_at)]),
+        h("p", { class: "small muted tight" }, one.problem || isPing(one) ? `pinged every ${span(one.repeat_s)} while Headrace works; receives no alerts` : [`receives ${route(one)} · last sent `, ago(one.sent_at)]),
         one.state && one.state !== "sent" && !one.problem ? h("p", { class: "small tight" }, "last attempt ", ago(one.at), ": ", one.reply) : null),
       h("div", {}),
       h("div", { class: "row" }, mayAct && !one.problem ? h("button", { type: "button", class: "quiet", id: `test-${one.name}`, "aria-label": `Test channel ${one.name}`, onclick: () => test(one) }, "Test") : null))))];
 }
+
+const isPing = (one) => one.kind === "heartbeat";
 
 function route(one) {
   const parts = [["severity", one.severity], ["pipelines", one.pipelines], ["rules", one.rules]].filter(([, values]) => values.length);
