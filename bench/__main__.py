@@ -1,5 +1,5 @@
 """`python -m bench [NAME]… [--rounds N] [--seconds S] [--write]`: overhead, defaults, supervisor,
-start, sql, demo, web, soak; and those on a real Kafka broker: kafka-app, kafka-history,
+start, sql, demo, web, soak, exporters; and those on a real Kafka broker: kafka-app, kafka-history,
 kafka-latency.
 
 Without names all but those on Kafka, which `make bench-kafka` runs. Prints what it measures and
@@ -24,6 +24,7 @@ from typing import Any
 from bench import (
     defaults,
     demo,
+    exporters,
     figures,
     kafka_app,
     kafka_history,
@@ -48,6 +49,7 @@ EXPERIMENTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "demo": demo.run,
     "web": web.run,
     "soak": soak.run,
+    "exporters": exporters.run,
     "kafka-app": kafka_app.run,
     "kafka-history": kafka_history.run,
     "kafka-latency": kafka_latency.run,

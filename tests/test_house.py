@@ -47,6 +47,7 @@ BORDERS = {
     "headrace.project.sql_worker.answer": "every request line gets a reply line",
     "headrace.relay.delivery.ChannelThread._run": "a thread: no other delivers to its channel",
     "headrace.relay.alert_topic_reader.AlertTopicReader._run": "the only reader: it retries",
+    "headrace.relay.duties.DutyThread._guard": "one duty fails, the others go on",
     "headrace.supervisor.loop.Supervisor._guard": "one step of a tick fails, the others go on",
     "headrace.web.auth.AuthMiddleware.__call__": "an unexpected error also gets our headers",
     "headrace.web.overview_feed.OverviewFeed._poll": "the page keeps polling and shows the error",

@@ -158,6 +158,9 @@ class _Lag:
 @dataclass(frozen=True)
 class _Metrics:
     kafka: dict[str, Any] | None = None
+    prometheus: dict[str, Any] | None = None
+    statsd: dict[str, Any] | None = None
+    otlp: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

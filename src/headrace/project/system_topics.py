@@ -12,6 +12,7 @@ from headrace.connectors import alert_topic, kinds
 from headrace.connectors.kafka import producer_options
 from headrace.connectors.kafka.broker_client import READ, WRITE
 from headrace.errors import Error, together
+from headrace.metrics import exporters
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka.connector import Kafka
@@ -42,7 +43,11 @@ def list_sinks(settings: Settings) -> list[ProjectSink]:
 def check(settings: Settings) -> None:
     """Raises all problems of the settings. Connects to nothing."""
     problems = []
-    for build in (*(sink.made for sink in list_sinks(settings)), channels.channels):
+    for build in (
+        *(sink.made for sink in list_sinks(settings)),
+        channels.channels,
+        exporters.check,
+    ):
         try:
             build(settings)
         except Error as exc:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headrace import config, logs
@@ -32,8 +32,8 @@ Start = Callable[[list[str], Path, Path], Companion]
 
 
 def create_sidecars(settings: Settings, places: StatePaths) -> tuple[Sidecar, Sidecar]:
-    """The page, if it is enabled, and the relay, once a deployed pipeline needs it: one that uses a
-    broker, or any if a channel is set or metrics are exported."""
+    """The page, if it is enabled, and the relay, if a channel is set, metrics are exported, or a
+    deployed pipeline uses a broker."""
     page = Sidecar(
         "the page's process", "headrace.web.main", settings, places.web_log,
         lambda: settings.web.enabled,
@@ -41,13 +41,17 @@ def create_sidecars(settings: Settings, places: StatePaths) -> tuple[Sidecar, Si
     current = LiveSettings(settings)
     relay = Sidecar(
         "the relay", "headrace.relay.main", settings, places.relay_log,
-        lambda: bool(alert_topic_status.read(places))  # the relay must clear them
-        or any(
-            current.read().metrics or current.read().notify or _reads_a_broker(places, wanted)
-            for wanted in desired.read_all(places)
-        ),
+        lambda: _has_exporter(current.read())
+        or bool(current.read().notify)
+        or bool(alert_topic_status.read(places))  # the relay must clear them
+        or any(_reads_a_broker(places, wanted) for wanted in desired.read_all(places)),
     )  # fmt: skip
     return page, relay
+
+
+def _has_exporter(settings: Settings) -> bool:
+    """A table of `[metrics]`; its other settings concern the driver."""
+    return any(isinstance(given, Mapping) for given in settings.metrics.values())
 
 
 def _reads_a_broker(places: StatePaths, wanted: Desired) -> bool:
