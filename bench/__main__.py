@@ -1,6 +1,6 @@
 """`python -m bench [NAME]… [--rounds N] [--seconds S] [--write]`: overhead, defaults, supervisor,
-rules, start, sql, demo, web, soak; and those on a real Kafka broker: kafka-app, kafka-history,
-kafka-latency, notices.
+rules, start, sql, demo, web, soak, exporters; and those on a real Kafka broker: kafka-app,
+kafka-history, kafka-latency, notices.
 
 Without names all but those on Kafka, which `make bench-kafka` runs. Prints what it measures and
 keeps it in artifacts/bench; with --write the raw rounds also go into bench/results.json and the
@@ -24,6 +24,7 @@ from typing import Any
 from bench import (
     defaults,
     demo,
+    exporters,
     figures,
     kafka_app,
     kafka_history,
@@ -51,6 +52,7 @@ EXPERIMENTS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "demo": demo.run,
     "web": web.run,
     "soak": soak.run,
+    "exporters": exporters.run,
     "kafka-app": kafka_app.run,
     "kafka-history": kafka_history.run,
     "kafka-latency": kafka_latency.run,

@@ -49,6 +49,7 @@ WEB = Target("p95 of an API call, large relative to small project, worst call", 
 WEB_MEMORY = Target("memory of the page's process with the large project", 150.0, False, " MB")
 SOAK_MEMORY = Target("memory of the page's process after ten minutes", 150.0, False, " MB")
 SOAK_HEAP = Target("browser's heap, last minutes relative to the first, worse window", 1.1, False)
+EXPORTERS = Target("records per second with all exporters, relative to none", 0.98, is_least=True)
 SUPERVISOR_MEMORY = Target("memory of the supervisor with idle pipelines", 150.0, False, " MB")
 # On Kafka each line has to hold in every round, so the worst round is the figure.
 APP = Target(
@@ -89,6 +90,10 @@ def per_cpu_second(run: Run) -> float:
 
 def overhead_ratios(rounds: Sequence[Run]) -> list[float]:
     return [per_cpu_second(r["headrace"]) / per_cpu_second(r["bare"]) for r in rounds]
+
+
+def exporter_ratios(rounds: Sequence[Run]) -> list[float]:
+    return [per_second(r["on"]) / per_second(r["off"]) for r in rounds]
 
 
 def step_ratios(rounds: Sequence[Run], step: str, below: str, figure: Any) -> list[float]:
@@ -179,6 +184,8 @@ def outcomes(results: Mapping[str, Run]) -> list[tuple[Target, float]]:
         found.append((SOAK_MEMORY, samples[-1]["web_mb"]))
         windows = samples[0]["heap_mb"]
         found.append((SOAK_HEAP, max(heap_growth(samples, one) for one in windows)))
+    if rounds := _rounds(results, "exporters"):
+        found.append((EXPORTERS, median(exporter_ratios(rounds))))
     return found + _on_kafka(results)
 
 

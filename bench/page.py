@@ -17,6 +17,7 @@ from bench.tables import table
 
 NAMES = (
     *("overhead", "defaults", "supervisor", "rules", "start", "sql", "demo", "web", "soak"),
+    "exporters",
     *("kafka-app", "kafka-history", "kafka-latency", "notices"),
 )
 NOT_YET = "*Not measured yet: `python -m bench {name} --write`.*"
@@ -49,6 +50,7 @@ def section(name: str, results: Mapping[str, Result]) -> str:
         "demo": _demo,
         "web": _web,
         "soak": _soak,
+        "exporters": _exporters,
         "kafka-app": kafka_page.app,
         "kafka-history": kafka_page.history,
         "kafka-latency": kafka_page.latency,
@@ -236,6 +238,23 @@ def _soak(rounds: Sequence[Result]) -> str:
     return (
         table(("page, without cache", "requests", "size"), weights) + "\n\n" + table(head, minutes)
     )
+
+
+def _exporters(rounds: Sequence[Result]) -> str:
+    ratios = figures.exporter_ratios(rounds)
+    rows = [
+        (
+            str(one["round"]),
+            *(shown(per_second(one[side])) for side in ("on", "off")),
+            *(shown(60 * one[s]["cpu_by_role"].get("relay", 0.0) / one[s]["seconds"])
+              for s in ("on", "off")),
+            f"{ratio:.3f}",
+        )
+        for one, ratio in zip(rounds, ratios, strict=True)
+    ]  # fmt: skip
+    rows.append(("**median**", "", "", "", "", f"**{median(ratios):.3f}**"))
+    head = ("round", "on, records/s", "off, records/s", "on, relay's CPU-s per minute")
+    return table((*head, "off, relay's CPU-s per minute", "ratio of records/s"), rows)
 
 
 def _facts(result: Result) -> str:

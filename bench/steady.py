@@ -45,6 +45,11 @@ def measure(running: Running, seconds: float) -> Span:
     warm_until = time.monotonic() + warm_s(seconds)
     await_commit(running, WARM_BATCHES - 1, BATCH_S * WARM_BATCHES)
     _wait_until(running, warm_until)
+    return window(running, seconds)
+
+
+def window(running: Running, seconds: float) -> Span:
+    """The same for a query that is warm already."""
     begin = _mark(running)
     _wait_until(running, begin.at + seconds)
     memory_mb = tree.memory_mb(running.root)

@@ -28,7 +28,7 @@ GROUND = {
 }  # fmt: skip
 BELOW_DEFINE = GROUND | {"connectors", "checkpoints", "failures"}
 BELOW_EXPLORE = BELOW_DEFINE | {"transforms", "define", "store"}
-BELOW_PROJECT = BELOW_EXPLORE | {"explore", "health", "alerts"}
+BELOW_PROJECT = BELOW_EXPLORE | {"explore", "health", "alerts", "metrics"}
 BELOW_PROCESSES = BELOW_PROJECT | {"project"}
 MAY_IMPORT: Mapping[str, Set[str]] = {
     "errors": set(),
@@ -52,6 +52,7 @@ MAY_IMPORT: Mapping[str, Set[str]] = {
     "define": BELOW_DEFINE | {"transforms"},
     "explore": BELOW_EXPLORE,
     "alerts": GROUND | {"connectors", "failures", "store"},
+    "metrics": GROUND | {"connectors", "store"},
     "project": BELOW_PROJECT,
     "driver": BELOW_PROJECT - {"store", "health"},
     "supervisor": BELOW_PROJECT,

@@ -68,6 +68,13 @@ def soak(web_mb: float, heap_mb: list[float]) -> dict[str, Any]:
     return result([{"round": 1, "weights": weights, "samples": samples}])
 
 
+def exporters(*ratios: float) -> dict[str, Any]:
+    on = [run(round(1000 * ratio), 1.0) for ratio in ratios]
+    relay = {"cpu_by_role": {"jvm": 9.0, "relay": 0.5}}
+    sides_ = [{"on": {**one, **relay}, "off": run(1000, 1.0)} for one in on]
+    return result([{"round": n, **one} for n, one in enumerate(sides_, start=1)])
+
+
 STEPS = {
     "pyspark": run(1000, 2.0), "partitions": run(1500, 2.0), "headrace": run(2000, 2.0),
 }  # fmt: skip
@@ -79,6 +86,7 @@ RESULTS = {
     "sql": questions(1.2, 1.1, 1.6),
     "demo": demos(61.0, 66.0, 64.0),
     "soak": soak(60.0, [4.0, 4.0, 4.0, 4.0]),
+    "exporters": exporters(0.99, 1.01, 0.97),
 }
 
 
@@ -121,6 +129,8 @@ def test_steps_are_compared_only_in_rounds_that_have_both() -> None:
         ({"demo": demos(75.0)}, [False]),
         ({"soak": soak(149.9, [9.0, 5.0, 5.0, 5.0, 6.0, 5.4, 6.0])}, [True, True]),
         ({"soak": soak(150.0, [9.0, 5.0, 5.0, 5.0, 6.0, 5.5, 6.0])}, [False, False]),
+        ({"exporters": exporters(0.98, 0.99, 0.5)}, [True]),
+        ({"exporters": exporters(0.97, 0.99, 0.5)}, [False]),
         ({}, []),
     ],
 )
@@ -163,6 +173,7 @@ def test_tables_are_put_between_their_markers_and_nothing_else_changes() -> None
     )
     assert "| 20 pipelines, idle | 1.5 % (1–2) | 50 MB |" in made
     assert "| 9.0 s | 12.0 s | 3 |" in made
+    assert "| 1 | 99 | 100 | 3 | 0 | 0.990 |" in made
     assert "files | 1.20 s | 1.00 s | 1.20 (1.1–1.6) | 2.50 s | 3 |" in made
 
 

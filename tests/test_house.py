@@ -51,6 +51,7 @@ BORDERS = {
     "headrace.relay.channel_thread.ChannelThread._run": "a thread: no other serves its channel",
     "headrace.relay.heartbeats.HeartbeatThread._ping": "the next ping is tried all the same",
     "headrace.relay.alert_topic_reader.AlertTopicReader._run": "the only reader: it retries",
+    "headrace.relay.duties.DutyThread._guard": "one duty fails, the others go on",
     "headrace.supervisor.loop.Supervisor._guard": "one step of a tick fails, the others go on",
     "headrace.web.auth.AuthMiddleware.__call__": "an unexpected error also gets our headers",
     "headrace.web.overview_feed.OverviewFeed._poll": "the page keeps polling and shows the error",

@@ -159,6 +159,9 @@ class _Lag:
 class _Metrics:
     kafka: dict[str, Any] | None = None
     dropwizard: Any = None  # true, or properties; `model/dropwizard` checks them
+    prometheus: dict[str, Any] | None = None
+    statsd: dict[str, Any] | None = None
+    otlp: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from brokers.conftest import allow, made, sent
 from brokers.deployed import committed, workspace
 from e2e import rig
 from headrace.model.pipeline import Node
+from headrace.project.workspace import Workspace
 from headrace.relay import main as relay
 from headrace.relay.consumer_groups import GroupMirror
 from headrace.relay.lag import LagMonitor
@@ -66,6 +67,11 @@ def by_the_console(broker: Cluster, group: str) -> dict[tuple[str, int], tuple[s
     return {(row[1], int(row[2])): (row[3], row[5]) for row in rows}
 
 
+def measured(work: Workspace, looking: LagMonitor, mirroring: GroupMirror) -> list[str]:
+    """One run of both duties, as their threads do it."""
+    return [*relay.measure(work, looking, mirroring), *mirroring.tick(work)]
+
+
 def test_kafkas_own_tool_shows_where_a_query_stands_and_how_far_behind_it_is(
     broker: Cluster, tmp_path: Path
 ) -> None:
@@ -75,12 +81,12 @@ def test_kafkas_own_tool_shows_where_a_query_stands_and_how_far_behind_it_is(
     looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4, "1": 10}})
 
-    assert relay.measure(work, looking, mirroring) == []
+    assert measured(work, looking, mirroring) == []
     assert by_the_console(broker, group) == {(topic, 0): ("4", "6"), (topic, 1): ("10", "0")}
 
     committed(tmp_path, 1, {topic: {"0": 9, "1": 10}})
     sent(broker, topic, *({"value": "more", "partition": 1} for _ in range(3)))
-    assert relay.measure(work, looking, mirroring) == []
+    assert measured(work, looking, mirroring) == []
     assert by_the_console(broker, group) == {(topic, 0): ("9", "1"), (topic, 1): ("10", "3")}
     assert lag.read(work.places)["flow", "kept"].group == group
     looking.close()
@@ -92,14 +98,14 @@ def test_a_group_is_moved_only_when_the_query_has_moved(broker: Cluster, tmp_pat
     work = workspace(tmp_path, {"servers": broker.servers(), "subscribe": topic})
     looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4}})
-    relay.measure(work, looking, mirroring)
+    measured(work, looking, mirroring)
 
     consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": group})
     consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
-    relay.measure(work, looking, mirroring)
+    measured(work, looking, mirroring)
     (untouched,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
     committed(tmp_path, 1, {topic: {"0": 9}})
-    relay.measure(work, looking, mirroring)
+    measured(work, looking, mirroring)
     (moved,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
     consumer.close()
     looking.close()
@@ -117,14 +123,14 @@ def test_a_query_with_two_sources_on_one_cluster_is_not_moved_again_and_again(
         sent(broker, name, *map(str, range(9)))
     looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {one: {"0": 4}}, {other: {"0": 5}})
-    assert relay.measure(work, looking, mirroring) == []
+    assert measured(work, looking, mirroring) == []
 
     consumer = Consumer({"bootstrap.servers": broker.servers(), "group.id": group})
     both = [TopicPartition(one, 0), TopicPartition(other, 0)]
     moved = [place.offset for place in consumer.committed(both, timeout=30)]
     by_hand = [TopicPartition(one, 0, 1), TopicPartition(other, 0, 2)]
     consumer.commit(offsets=by_hand, asynchronous=False)
-    relay.measure(work, looking, mirroring)
+    measured(work, looking, mirroring)
     untouched = [place.offset for place in consumer.committed(both, timeout=30)]
     consumer.close()
     looking.close()
@@ -144,8 +150,8 @@ def test_a_topic_of_the_same_name_that_is_written_elsewhere_gets_no_group(
     looking, mirroring = LagMonitor(), GroupMirror()
     committed(tmp_path, 0, {topic: {"0": 4}})
 
-    relay.measure(work, looking, mirroring)
-    assert relay.measure(work, looking, mirroring) == []
+    measured(work, looking, mirroring)
+    assert measured(work, looking, mirroring) == []
     looking.close()
 
     assert lag.read(work.places)["flow", "kept"].records == 5
@@ -168,8 +174,8 @@ def test_a_group_with_members_is_left_alone_and_lag_is_known_all_the_same(
     assert member.consume(1, 30)
     looking, mirroring = LagMonitor(), GroupMirror()
 
-    relay.measure(work, looking, mirroring)
-    (problem,) = relay.measure(work, looking, mirroring)
+    measured(work, looking, mirroring)
+    (problem,) = measured(work, looking, mirroring)
     member.close()
     looking.close()
 
@@ -192,8 +198,8 @@ def test_a_login_without_the_right_is_told_which_right(
     committed(tmp_path, 0, {topic: {"0": 0}})
     looking, mirroring = LagMonitor(), GroupMirror()
 
-    relay.measure(work, looking, mirroring)
-    (problem,) = relay.measure(work, looking, mirroring)
+    measured(work, looking, mirroring)
+    (problem,) = measured(work, looking, mirroring)
     looking.close()
 
     assert f"The login 'ann' is not allowed to change the group '{group}'" in problem

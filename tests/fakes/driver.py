@@ -2,6 +2,7 @@
 
 Called as the real one: `python driver.py RUN_DIR`. How it behaves stands in PROJECT/behaviour.json,
 {"PIPELINE": {"mode": …}}: idle (default), mute, hang, fail, refuse, finish, deaf, offspring, slow.
+`batch` and `beat` are added to every progress event and heartbeat, `spark` to the progress in it.
 """
 
 from __future__ import annotations
@@ -74,11 +75,13 @@ def main() -> None:
         leave(Ending.FINISHED, 0)
     batch = 0
     while not terms:
-        tell(EventKind.SAMPLED, queries={"q": {"trigger_active": mode == "stall", "message": mode}})
+        status = {"trigger_active": mode == "stall", "message": mode}
+        tell(EventKind.SAMPLED, queries={"q": status}, **behaviour.get("beat", {}))
         if mode == "hang":
             time.sleep(600)
         if mode != "stall" or batch == 0:
-            tell(EventKind.PROGRESSED, "q", progress={"batchId": batch, "numInputRows": 2})
+            done = {"batchId": batch, "numInputRows": 2, **behaviour.get("spark", {})}
+            tell(EventKind.PROGRESSED, "q", progress=done, **behaviour.get("batch", {}))
             batch += 1
         time.sleep(behaviour.get("beat_s", BEAT_S))
     tell(EventKind.DRAIN_STARTED, reason="asked to stop")

@@ -126,22 +126,23 @@ def test_the_environment_switches_it_off(tmp_path: Path, monkeypatch: pytest.Mon
     assert config.load(tmp_path).web.enabled
 
 
-@pytest.mark.parametrize(("text", "is_started"), [("", False), (METRICS, True)])
-def test_the_relay_is_wanted_for_metrics_alone_once_something_is_deployed(
+NOTIFY = '[notify.hook]\nkind = "webhook"\nurl = "http://127.0.0.1:9"\n'
+PROMETHEUS = "[metrics.prometheus]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_started"), [("", False), (METRICS, True), (PROMETHEUS, True), (NOTIFY, True)]
+)
+def test_the_relay_is_wanted_for_an_exporter_or_a_channel_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, is_started: bool
 ) -> None:
     (tmp_path / "headrace.toml").write_text(text)
     settings = config.load(tmp_path)
-    places = StatePaths(settings.state)
     started: list[list[str]] = []
     monkeypatch.setattr(sidecars.Sidecar.__init__, "__defaults__", (_note(started),))
-    _, relay = sidecars.create_sidecars(settings, places)
+    _, relay = sidecars.create_sidecars(settings, StatePaths(settings.state))
 
     relay.tick(0.0)
-    assert started == []
-    wanted = Desired("flow", "running", "v1", "dev", "flow.py")
-    write_json(places.desired("flow"), wanted.to_json())
-    relay.tick(10.0)
 
     assert bool(started) is is_started
 

@@ -37,6 +37,7 @@ COMMANDS = {
     "versions": ("headrace.cli.history:versions", "List deployed versions"),
     "alerts": ("headrace.cli.alerts:alerts", "Alerts from pipelines and from hr.alert sinks"),
     "rules": ("headrace.cli.rules:rules", "List the rules that open alerts"),
+    "metrics": ("headrace.cli.metrics:metrics", "Metrics for Prometheus, Grafana and others"),
     "quarantine": ("headrace.cli.quarantine:quarantine", "Records that could not be parsed"),
     "sql": ("headrace.cli.sql:sql", "Query committed results with SQL"),
     "start": ("headrace.cli.control:start", "Start the deployed version of a pipeline"),

@@ -1,4 +1,4 @@
-"""The export of progress events to another system: its position, and what it had to drop."""
+"""An exporter of progress events or metrics: what it has sent and dropped, and its position."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from headrace.model.runs import Jsonable
 
 NEWS_S = 24 * 3600.0  # how long a drop is reported
+METRICS_ONLY = ("prometheus", "statsd", "otlp")  # exporters that send no events
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,10 @@ class Export(Jsonable):
             f"{self.dropped:,} dropped" if self.dropped else "",
         ]
         text = ", ".join(count for count in counts if count) or "none waiting"
+        if self.name in METRICS_ONLY:
+            text = f"{self.dropped:,} dropped" if is_news and self.dropped else ""
+            place = " ".join(word for word in (f"[metrics.{self.name}]", self.to) if word)
+            return f"metrics, {place}: {'. '.join(one for one in (text, self.problem) if one)}"
         return f"progress events to {self.to}: {text}. {self.problem or ''}".rstrip()
 
     def to_status_json(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class StatePaths:
     alert_topics = _Below("alerttopics.json")  # queries whose rows come through a topic
     lag = _Below("lag.json")  # model.lag.QueryLag of every query
     sql_rules = _Below("sqlrules.json")  # model.rules.SqlResult of every rule with SQL
-    exports = _Below("exports")  # one file per exporter of progress: model.exports.Export
+    exports = _Below("exports")  # one file per exporter: model.progress_exports.Export
     relay_log = _Below("relay.log")
     keys = _Below("keys")  # of the HTTP API: one file per key, named by its hash
     web = _Below("web.json")  # model.web.Listening
@@ -49,6 +49,9 @@ class StatePaths:
 
     def export(self, name: str) -> Path:
         return self.exports / f"{name}.json"
+
+    def export_counters(self, name: str) -> Path:  # the last values that were sent as increases
+        return self.exports / f"{name}.counters"
 
     def desired(self, pipeline: str) -> Path:
         return self.desired_folder / f"{pipeline}.json"

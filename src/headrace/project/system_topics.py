@@ -14,6 +14,7 @@ from headrace.connectors import alert_topic, kinds
 from headrace.connectors.kafka import producer_options
 from headrace.connectors.kafka.broker_client import READ, WRITE
 from headrace.errors import Error, together
+from headrace.metrics import exporters
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka.connector import Kafka
@@ -47,7 +48,7 @@ def check(settings: Settings, pipelines: Iterable[str] = ()) -> None:
     problems = []
     names = partial(rule_settings.check_names, pipelines=pipelines)
     builds: list[Callable[[Settings], object]] = [sink.made for sink in list_sinks(settings)]
-    builds += [channels.channels, rule_settings.build, names]
+    builds += [channels.channels, exporters.check, rule_settings.build, names]
     for build in builds:
         try:
             build(settings)

@@ -1,7 +1,7 @@
 """Moves a consumer group along with each query (`[lag] mirror`), for Kafka's own tools.
 
-Called by `main` after each measurement. Invariant: an error of a broker is reported beside the lag;
-the lag itself stays known.
+Has its own thread, so that a slow broker does not delay the measurement. Invariant: an error of a
+broker is reported beside the lag; the lag itself stays known.
 """
 
 from __future__ import annotations
@@ -27,29 +27,39 @@ AGAIN_S = 3600.0  # a broker deletes an unused group after a few days
 
 
 class GroupMirror:
-    """Owns the connections and the last position of each group."""
+    """Owns the connections and the last position of each group. The lag measurement calls
+    `pass_on` and `with_group` from its own thread; what they exchange is replaced as a whole."""
 
     def __init__(self) -> None:
+        self._found: tuple[QueryLag, ...] = ()
         self._clusters: dict[str, ConsumerGroups] = {}
         self._moved: dict[tuple[str, ...], tuple[float, Positions]] = {}
         self._results: dict[tuple[str, str], tuple[str, str | None]] = {}
 
-    def tick(self, work: Workspace, found: Iterable[QueryLag]) -> None:
-        results = self._results = {}
-        if work.settings.mirror is None:
-            return
-        seen = {(one.pipeline, one.query): one for one in found if not one.problem}
+    def pass_on(self, found: Iterable[QueryLag]) -> None:
+        """The newest measurement: the next `tick` moves the groups there."""
+        self._found = tuple(found)
+
+    def tick(self, work: Workspace) -> list[str]:
+        """Moves the groups. Returns the problems."""
+        self._results = self._move_all(work) if work.settings.mirror is not None else {}
+        return [problem for _, problem in self._results.values() if problem]
+
+    def _move_all(self, work: Workspace) -> dict[tuple[str, str], tuple[str, str | None]]:
+        results = {}
+        seen = {(one.pipeline, one.query): one for one in self._found if not one.problem}
         down: set[str] = set()  # a cluster that does not answer is asked once a tick
         for definition, query in lag.queries(work):
             one = seen.get((definition.pipeline, query.name))
             if one is None:
                 continue
-            group = work.settings.mirror
+            group = work.settings.mirror or ""
             names = {"pipeline": one.pipeline, "query": one.query, "profile": definition.profile}
             for name, value in names.items():
                 group = group.replace(f"{{{name}}}", value)
             problem = self._move(group, broker_connectors.read_by(definition, query), one, down)
             results[one.pipeline, one.query] = (group, problem)
+        return results
 
     def with_group(self, one: QueryLag) -> QueryLag:
         """Adds the result for its group in the last tick."""

@@ -1,6 +1,6 @@
 """Measures the lag of each query from its checkpoint and the brokers, even while it is down.
 
-Called by `main` every few seconds. Keeps one connection per cluster, login and isolation.
+Runs every few seconds. Keeps one connection per cluster, login and isolation.
 Invariant: the result is always a QueryLag; errors are its `problem`.
 """
 
@@ -30,7 +30,7 @@ ASK_S = 5.0
 LOOKS = 12  # a minute of them, for rates
 KEPT_S = 60.0  # how often a topic's retention is read, and an unresponsive sink retried
 AGED_MAX = 16  # partitions of a query whose oldest record is read: those most behind
-AGED_S = 2.0  # for one measurement: alert rows share the thread
+AGED_S = 2.0  # for one measurement
 
 
 class LagMonitor:

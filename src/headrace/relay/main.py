@@ -2,7 +2,7 @@
 
 Started by the supervisor if a channel is set, metrics are exported or a pipeline uses a broker. It
 ends when its standard input closes, so it never outlives the supervisor. It never affects a
-pipeline.
+pipeline. This module only lists the duties; `duties.py` runs each in its own thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import os
 import re
 import select
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from headrace import config, logs
@@ -22,13 +23,19 @@ from headrace.project.workspace import Workspace, open_workspace
 from headrace.relay.alert_topics import AlertTopics
 from headrace.relay.channels import Channels
 from headrace.relay.consumer_groups import GroupMirror
+from headrace.relay.duties import Duty, DutyRoster
 from headrace.relay.lag import LagMonitor
+from headrace.relay.metric_facts import MetricSource
 from headrace.relay.metrics_topic import KafkaMetrics
+from headrace.relay.otlp_export import OtlpExport
+from headrace.relay.prometheus_export import PrometheusExport
 from headrace.relay.sql_rules import SqlRules
+from headrace.relay.statsd_export import StatsdExport
 from headrace.state import lag
 
 NICE = 5  # pipelines come first
-MEASURE_S = 5.0
+REPORT_S = 2.0  # how often problems are reported and the settings are read
+END_S = 8.0  # the supervisor kills a relay that takes longer than 10 s
 _VARIES = re.compile(r"\([^)]*\)")  # times and counts in a client's message
 
 logger = logging.getLogger("headrace.relay")  # __name__ would be __main__
@@ -41,33 +48,66 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logs.configure()
     os.nice(NICE)
-    monitor, topics, mirror = LagMonitor(), AlertTopics(), GroupMirror()
-    metrics, channels, log = KafkaMetrics(), Channels(), ProblemLog()
-    sql_rules = SqlRules()
     try:
-        work = open_workspace(given.project, given.profile)
-        of_settings: list[str] = []
-        while True:
-            of_channels = channels.tick(work)
-            of_topics = topics.tick(work)
-            of_metrics = metrics.tick(work)
-            of_rules = sql_rules.tick(work)
-            of_lag = measure(work, monitor, mirror)
-            log.report([*of_lag, *of_topics, *of_channels, *of_metrics, *of_rules, *of_settings])
-            if _has_supervisor_ended(MEASURE_S):
-                if not of_metrics:
-                    metrics.tick(work)  # the last events of runs that have ended
-                return 0
-            work, of_settings = _reload_workspace(work)
+        current = CurrentWorkspace(open_workspace(given.project, given.profile))
     except Error as exc:
         sys.stderr.write(f"{exc}\n")
         return exc.exit_code
-    finally:
-        channels.close()
-        topics.close()
-        monitor.close()
-        metrics.close()
-        sql_rules.close()
+    left = work_until_supervisor_ends(current, duties())
+    if left:
+        logger.warning("ended without waiting for: %s", ", ".join(left))
+        logging.shutdown()
+        os._exit(0)  # a thread that hangs would delay the usual exit
+    return 0
+
+
+def duties() -> list[Duty]:
+    """All duties of the relay. Two objects are shared: the mirror, which gets the measured lag, and
+    the source of metrics."""
+    monitor, mirror = LagMonitor(), GroupMirror()
+    topics, channels, kafka = AlertTopics(), Channels(), KafkaMetrics()
+    source = MetricSource()  # shared by the three exporters below; it has a lock
+    rules = SqlRules()
+    prometheus, statsd, otlp = PrometheusExport(source), StatsdExport(source), OtlpExport(source)
+    return [
+        Duty("the lag measurement", partial(measure, monitor=monitor, mirror=mirror),
+             monitor.close),
+        Duty("the mirror of consumer groups", mirror.tick),
+        Duty("the reader of alert topics", topics.tick, topics.close),
+        Duty("the channels", channels.tick, channels.close),
+        Duty("the rules with SQL", rules.tick, rules.close),
+        Duty("the export to Kafka", kafka.tick, kafka.close, has_last_run=True),
+        Duty("the server for Prometheus", prometheus.tick, prometheus.close),
+        Duty("the export to StatsD", statsd.tick, statsd.close, every_s=1.0),
+        Duty("the export over OTLP", otlp.tick, otlp.close, every_s=1.0),
+    ]  # fmt: skip
+
+
+def work_until_supervisor_ends(current: CurrentWorkspace, duties: Iterable[Duty]) -> Sequence[str]:
+    """Returns the names of duties that did not end in time."""
+    roster, log = DutyRoster(duties, current.get), ProblemLog()
+    while not _has_supervisor_ended(REPORT_S):
+        log.report([*roster.problems, *current.reload()])
+    return roster.end(END_S)
+
+
+class CurrentWorkspace:
+    """The workspace with the current settings, or the last valid ones while the file is invalid.
+    Read by all duties, changed by the main thread."""
+
+    def __init__(self, work: Workspace) -> None:
+        self._work = work
+
+    def get(self) -> Workspace:
+        return self._work
+
+    def reload(self) -> list[str]:
+        """The problem of the file, if it has one."""
+        try:
+            self._work = open_workspace(self._work.project, self._work.profile)
+        except Error as exc:
+            return [f"headrace.toml was not reloaded: {exc.what}"]
+        return []
 
 
 class ProblemLog:
@@ -86,23 +126,15 @@ class ProblemLog:
 
 
 def measure(work: Workspace, monitor: LagMonitor, mirror: GroupMirror) -> list[str]:
-    """Returns the problems. The lag is written before groups are moved, which may take time."""
+    """Measures the lag and passes it to the mirror, which works in its own thread."""
     found = [mirror.with_group(one) for one in monitor.measure(work)]
-    problems = [text for one in found for text in (one.problem, one.group_problem) if text]
+    problems = [one.problem for one in found if one.problem]
     try:
         lag.write(work.places, found)
     except OSError as exc:
         problems.append(f"lag.json could not be written: {exc.strerror or exc}")
-    mirror.tick(work, found)
+    mirror.pass_on(found)
     return problems
-
-
-def _reload_workspace(work: Workspace) -> tuple[Workspace, list[str]]:
-    """Applies the current settings, or the last valid ones while the file is invalid."""
-    try:
-        return open_workspace(work.project, work.profile), []
-    except Error as exc:
-        return work, [f"headrace.toml was not reloaded: {exc.what}"]
 
 
 def _has_supervisor_ended(timeout_s: float) -> bool:

@@ -1,6 +1,6 @@
 """Progress to a Kafka topic (`[metrics.kafka]`): one JSON record per event, keyed PIPELINE/QUERY.
 
-Called by `main` in every round.
+A duty of the relay.
 """
 
 from __future__ import annotations

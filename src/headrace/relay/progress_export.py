@@ -29,7 +29,7 @@ WAITING_MAX = 20_000  # events
 BYTES_MAX = 64 * 1024 * 1024
 BATCH = 500
 BATCHES_PER_TICK = 20
-TICK_S = 5.0  # no batch starts after this: lag and alerts share the thread
+TICK_S = 5.0  # no batch starts after this, so that the counts stay current
 HOST = socket.gethostname()
 
 

@@ -110,6 +110,31 @@ _HISTORY_3: Step = tuple(
     for column in _PHASES
 )
 
+# Totals that are never pruned while their query lives: exported counters must not go back.
+_HISTORY_4: Step = (
+    """CREATE TABLE query_totals (
+        pipeline TEXT NOT NULL, query TEXT NOT NULL, at REAL NOT NULL,
+        batches INTEGER NOT NULL, rows_in INTEGER NOT NULL, rows_out INTEGER, late INTEGER NOT NULL,
+        quarantined INTEGER, state_rows INTEGER, state_bytes INTEGER, watermark REAL, last_ms REAL,
+        PRIMARY KEY (pipeline, query)) WITHOUT ROWID""",
+    """INSERT INTO query_totals (pipeline, query, at, batches, rows_in, rows_out, late)
+        SELECT pipeline, query, max(start), sum(batches), sum(rows_in), sum(rows_out), sum(dropped)
+        FROM progress_hour GROUP BY pipeline, query""",
+    # The batches of each length: above the next smaller limit, up to `le_ms`. `ms` is their sum.
+    """CREATE TABLE batch_durations (
+        pipeline TEXT NOT NULL, query TEXT NOT NULL, le_ms REAL NOT NULL, at REAL NOT NULL,
+        batches INTEGER NOT NULL, ms REAL NOT NULL,
+        PRIMARY KEY (pipeline, query, le_ms)) WITHOUT ROWID""",
+    """CREATE TABLE pipeline_totals (
+        pipeline TEXT NOT NULL, name TEXT NOT NULL, label TEXT NOT NULL, at REAL NOT NULL,
+        total INTEGER NOT NULL,
+        PRIMARY KEY (pipeline, name, label)) WITHOUT ROWID""",
+    """INSERT INTO pipeline_totals (pipeline, name, label, at, total)
+        SELECT pipeline, 'restarts', '', max(started_at), count(*) FROM runs
+        WHERE json_valid(spec) AND json_extract(spec, '$.restarts') > 0 AND started_at IS NOT NULL
+        GROUP BY pipeline""",
+)
+
 _ALERTS_1: Step = (
     """CREATE TABLE alerts (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -188,7 +213,7 @@ _ALERTS_5: Step = (
 
 HISTORY = Schema(
     application_id=0x48445231,  # "HDR1"
-    steps=(_HISTORY_1, _HISTORY_2, _HISTORY_3),
+    steps=(_HISTORY_1, _HISTORY_2, _HISTORY_3, _HISTORY_4),
     disposable=True,
 )
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from headrace.model.progress import Progress
-from headrace.store import db, json_text, rollups
+from headrace.store import db, json_text, rollups, totals
 from headrace.store.rollups import MetricBucket
 
 POINTS_MAX = 10_000
@@ -57,10 +57,11 @@ def add(
     at: float,
     progress: Progress,
     fresh: Any = None,
+    counts: Any = None,
 ) -> bool:
     """True if this batch of this run was new. False: known, pruned before, or without a number.
 
-    `fresh` as the `progressed` event has it.
+    `fresh` and `counts` as the `progressed` event has them.
     """
     if progress.batch is None:
         return False
@@ -93,6 +94,7 @@ def add(
             return False
         for table, width_s in (("progress_minute", MINUTE_S), ("progress_hour", HOUR_S)):
             _roll_up(conn, table, pipeline, query, rollups.bucket_of(progress, ages, at, width_s))
+        totals.add_batch(conn, pipeline, query, at, progress, counts)
         return True
 
 

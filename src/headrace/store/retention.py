@@ -26,6 +26,7 @@ class RetentionLimits:
     events_rows_max: int = 100_000
     runs_days: float = 400
     audit_days: float = 400
+    totals_days: float = 400  # of a query or pipeline that no longer runs
     alerts_days: float = 400  # after they were resolved
     taken_days: float = 400  # positions of a query or topic without new rows
     twins_days: float = 8  # a row is sent again after a restart, which may take days
@@ -53,6 +54,10 @@ def prune(conn: db.Store, now: float, limits: RetentionLimits = DEFAULTS) -> dic
             (now - limits.events_days * DAY_S, limits.events_rows_max),
         ),
         ("runs", "ended_at < ?", (now - limits.runs_days * DAY_S,)),
+        *(
+            (table, "at < ?", (now - limits.totals_days * DAY_S,))
+            for table in ("query_totals", "batch_durations", "pipeline_totals")
+        ),
         ("audit", "at < ?", (now - limits.audit_days * DAY_S,)),
     ):
         gone[table] = _delete(conn, table, condition, values, limits.bite_rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 
 from headrace.model.runs import BAD_ENDINGS, Exit, Run, RunSpec, pipeline_of
-from headrace.store import db, json_text
+from headrace.store import db, json_text, totals
 
 
 def record_start(conn: db.Store, spec: RunSpec) -> bool:
@@ -24,6 +24,8 @@ def record_start(conn: db.Store, spec: RunSpec) -> bool:
                WHERE runs.started_at IS NULL""",
             {**spec.to_json(), "spec": json_text.dump(spec.to_json())},
         )
+        if done.rowcount > 0:
+            totals.add_start(conn, spec)
         return done.rowcount > 0
 
 
@@ -41,6 +43,8 @@ def record_end(conn: db.Store, run: str, exit: Exit, at: float) -> bool:
             " WHERE run = ? AND ended_at IS NULL",
             (at, str(exit.ending), exit.code, json_text.dump(exit.to_json()), run),
         )
+        if done.rowcount > 0:
+            totals.add_end(conn, pipeline_of(run), exit, at)
         return done.rowcount > 0
 
 

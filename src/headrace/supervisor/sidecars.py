@@ -27,13 +27,14 @@ WELL_AFTER_S = 60.0  # after this time, the restart delay is reset
 WANTED_S = 2.0  # how often to check whether one is wanted
 LOG_BYTES = 4 * 1024 * 1024
 TIDY_S = 60.0  # how often to shorten its log
+EXPORTERS = ("kafka", "prometheus", "statsd", "otlp")  # the rest of [metrics] is for drivers
 
 Start = Callable[[list[str], Path, Path], Companion]
 
 
 def create_sidecars(settings: Settings, places: StatePaths) -> tuple[Sidecar, Sidecar]:
-    """The page, if it is enabled, and the relay, once a deployed pipeline needs it: one that uses a
-    broker, or any if a channel is set, metrics are exported or a rule has SQL."""
+    """The page, if it is enabled, and the relay, if a channel is set, metrics are exported, a rule
+    has SQL, or a deployed pipeline uses a broker."""
     page = Sidecar(
         "the page's process", "headrace.web.main", settings, places.web_log,
         lambda: settings.web.enabled,
@@ -41,14 +42,17 @@ def create_sidecars(settings: Settings, places: StatePaths) -> tuple[Sidecar, Si
     current = LiveSettings(settings)
     relay = Sidecar(
         "the relay", "headrace.relay.main", settings, places.relay_log,
-        lambda: bool(alert_topic_status.read(places))  # the relay must clear them
-        or any(
-            current.read().metrics or current.read().notify or current.read().has_sql_rules
-            or _reads_a_broker(places, wanted)
-            for wanted in desired.read_all(places)
-        ),
+        lambda: _has_exporter(current.read())
+        or bool(current.read().notify)
+        or current.read().has_sql_rules
+        or bool(alert_topic_status.read(places))  # the relay must clear them
+        or any(_reads_a_broker(places, wanted) for wanted in desired.read_all(places)),
     )  # fmt: skip
     return page, relay
+
+
+def _has_exporter(settings: Settings) -> bool:
+    return any(settings.metrics.get(name) is not None for name in EXPORTERS)
 
 
 def _reads_a_broker(places: StatePaths, wanted: Desired) -> bool:

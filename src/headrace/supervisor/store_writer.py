@@ -82,7 +82,8 @@ class StoreWriter:
                 for event in batches:
                     if event.query and event.progress:
                         about = (pipeline, run, event.query, event.at)
-                        progress.add(conn, *about, event.progress, event.data.get("fresh"))
+                        more = (event.data.get("fresh"), event.data.get("counts"))
+                        progress.add(conn, *about, event.progress, *more)
 
         self._write(now, write)
 

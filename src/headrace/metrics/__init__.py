@@ -1,0 +1,1 @@
+"""Metrics for other systems: the table of metrics, and their formats."""
