@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import config
-from headrace.alerts.channels import KINDS, channels
+from headrace.alerts.channels import HEARTBEAT, KINDS, channels, heartbeats
 from headrace.alerts.notifiers.webhook import signature
 from headrace.model.alerts import RULE_OF_ROWS
 from headrace.supervisor import alert_topic_watch, decision_rules, store_writer
@@ -33,8 +33,19 @@ def test_the_settings_of_the_guide_are_valid(tmp_path: Path) -> None:
     assert [channel.kind for channel in built] == ["pagerduty", "slack", "email"]
 
 
+def test_the_other_settings_of_the_guide_are_valid(tmp_path: Path) -> None:
+    for number, block in enumerate(blocks("toml")[1:]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "headrace.toml").write_text(block)
+        settings = config.load(folder)
+
+        assert [*channels(settings), *heartbeats(settings)]
+
+
 def test_every_kind_is_in_the_guide() -> None:
     assert first_cells("`kind`") == list(KINDS)
+    assert f'kind = "{HEARTBEAT}"' in PAGE
 
 
 def test_every_rule_is_in_the_guide() -> None:

@@ -15,8 +15,9 @@ from cli.stage import Project
 from headrace.alerts.local_receiver import Received, Receiver, Reply, reply_as_service
 from headrace.alerts.notifiers import http
 from headrace.model.alerts import AlertRow, OpenAlert
-from headrace.store import alert_changes, alerts, db, deliveries
+from headrace.store import alert_changes, alerts, db, deliveries, silences
 from headrace.store.deliveries import Delivery, DeliveryState
+from headrace.store.silences import Silence
 
 
 def opened(project: Project) -> None:
@@ -102,6 +103,101 @@ def test_an_unknown_alert_is_named(project: Project) -> None:
     opened(project)
 
     assert project.json("alerts", "show", "99", code=3)["error"]["slug"] == "unknown-alert"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ack", "1"),
+        ("silence", "hello", "--for", "2h", "--reason", "upgrade"),
+        ("unsilence", "1"),
+    ],
+)
+def test_a_change_needs_a_supervisor(project: Project, command: tuple[str, ...]) -> None:
+    opened(project)
+
+    error = project.json("alerts", *command, code=3)["error"]
+
+    assert error["slug"] == "no-supervisor"
+    assert error["fix"] == "headrace up"
+
+
+@pytest.mark.parametrize(
+    ("given", "slug", "text"),
+    [
+        (("helo", "--for", "2h"), "unknown-name", 'Did you mean "hello"?'),
+        (("--pipeline", "helo", "--for", "2h"), "unknown-name", 'Did you mean "hello"?'),
+        (("--pipeline", "none-*", "--for", "2h"), "unknown-name", 'No pipeline matches "none-*".'),
+        (("--rule", "staled", "--for", "2h"), "unknown-name", 'Did you mean "stalled"?'),
+        (("hello", "--pipeline", "h*", "--for", "2h"), "bad-silence", "not both"),
+        (("--for", "2h"), "bad-silence", "names no alerts"),
+        (("hello", "--for", "0s"), "bad-silence", "no length"),
+        (("hello", "--for", "soon"), "bad-duration", "Invalid duration: 'soon'."),
+    ],
+)
+def test_a_silence_with_a_mistake_is_refused(
+    project: Project, given: tuple[str, ...], slug: str, text: str
+) -> None:
+    opened(project)
+
+    error = project.json("alerts", "silence", *given, "--reason", "upgrade", code=2)["error"]
+
+    assert error["slug"] == slug
+    assert text in f"{error['what']} {error['why']}"
+
+
+@pytest.mark.parametrize("missing", ["--for", "--reason"])
+def test_a_silence_needs_an_end_and_a_reason(project: Project, missing: str) -> None:
+    given = {"--for": "2h", "--reason": "upgrade"}
+    del given[missing]
+
+    done = project.headrace(
+        "alerts", "silence", "hello", *(x for two in given.items() for x in two)
+    )
+
+    assert done.exit_code == 2
+    assert f"Missing option '{missing}'" in done.stderr
+
+
+def test_lists_show_what_is_acknowledged_and_silenced(project: Project) -> None:
+    opened(project)
+    now = time.time()
+    with contextlib.closing(db.open_alerts(project.places.alerts)) as conn:
+        alerts.acknowledge(conn, 1, "ann", now)
+        over = Silence(0, "*", None, "*", "over", "ben", now - 9, now + 60, now - 1)
+        silences.add(conn, over)
+        silences.add(conn, Silence(0, "hello", None, "row", "upgrade", "ann", now - 9, now + 60))
+
+    states = [line.split()[1] for line in project.headrace("alerts", "list").stdout.splitlines()]
+    row, rule = project.json("alerts", "list")["alerts"]
+    shown = [project.headrace("alerts", "show", number).stdout for number in ("1", "2")]
+    active = project.headrace("alerts", "silences").stdout
+    every = project.json("alerts", "silences", "--all")["silences"]
+
+    assert states == ["state", "silenced", "acknowledged"]
+    assert (row["silenced_until"], row["acknowledged_by"]) == (now + 60, None)
+    assert (rule["silenced_until"], rule["acknowledged_by"]) == (None, "ann")
+    assert "Acknowledged by ann at " in shown[0]
+    assert "Silence 2 by ann until " in shown[1]
+    assert "upgrade" in active
+    assert "over" not in active
+    assert [one["reason"] for one in every] == ["upgrade", "over"]
+
+
+def test_without_silences_there_are_none(project: Project) -> None:
+    assert project.headrace("alerts", "silences").stdout == "No active silences.\n"
+    assert project.json("alerts", "silences") == {"silences": []}
+
+
+def test_a_heartbeat_is_tried(project: Project) -> None:
+    got: list[Received] = []
+    with Receiver(lambda one: got.append(one) or Reply()) as receiver:
+        with (project.folder / "headrace.toml").open("a") as file:
+            file.write(f'\n[notify.alive]\nkind = "heartbeat"\nurl = "{receiver.url}/x"\n')
+        text = project.headrace("alerts", "test", "alive").stdout
+
+    assert text == "alive: ping accepted: 200 ok\n"
+    assert [(one.method, one.path) for one in got] == [("GET", "/x")]
 
 
 def channel(project: Project, url: str) -> None:
