@@ -96,7 +96,7 @@ def test_a_mistake_in_one_channel_stops_no_other(tmp_path: Path, channels: Chann
         opened(tmp_path)
         until(lambda: service.actions == ["trigger"], "a notice")
 
-        assert problems == ["[notify.bad] has the unknown kind 'slak'."]
+        assert problems == ["[notify.bad] has an unknown kind: 'slak'."]
         broken = work(tmp_path, bad + good.replace("webhook", "webhok"))
         assert len(channels.tick(broken)) == 2
         opened(tmp_path, "k2")

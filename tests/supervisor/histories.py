@@ -536,6 +536,13 @@ STORIES = [
         survivors=("orders-0",),
     ),
     Story(
+        "while it waits for them, it is not decided whether it restarts: people hear of it later",
+        ["wait 2 s"],
+        [crashed()] * 4,
+        after_s=1.0,
+        survivors=("orders-3",),
+    ),
+    Story(
         "nothing is left of a stopped pipeline either",
         ["reap orders-0"],
         [killed()],

@@ -47,7 +47,11 @@ def run_facts(
     reasons = [one.reason for one in decided if isinstance(one, GiveUp)]
     if live is not None and (doubt := judgement.unknown_intent(desired)):
         reasons.append(doubt)  # it runs, but would not be restarted
-    is_retrying = any(isinstance(one, Launch | Wait) for one in decided)
+    # Until the last run's processes have ended, it is not decided whether it starts again.
+    is_retrying = any(
+        isinstance(one, Launch) or (isinstance(one, Wait) and one.next_attempt is not None)
+        for one in decided
+    )
     recent = [run for run in mine if _has_failed(run) and now - run.ended_at < HOUR_S]
     failures = failure_streak.attempts_in_a_row(last, limits) if last is not None else 0
     return RunFacts(
