@@ -34,8 +34,8 @@ from headrace.supervisor import (
     sidecars,
 )
 from headrace.supervisor.alert_files import AlertFileReader
-from headrace.supervisor.inbox import Inbox
 from headrace.supervisor.pipeline_keeper import Keeper
+from headrace.supervisor.request_inbox import Inbox
 from headrace.supervisor.rule_watch import RuleWatch
 from headrace.supervisor.running_driver import Shared
 from headrace.supervisor.situation import PolicyLimits

@@ -10,11 +10,11 @@ PAGE = ROOT / "docs" / "reference" / "failures.md"
 
 
 def text() -> str:
-    from headrace.failures import reference
+    from headrace.failures import reference_page
     from provoked import all_cases
 
-    return reference.render(
-        reference.Provoked(case.how, case.slug, case.kind) for case in all_cases.CASES
+    return reference_page.render(
+        reference_page.Provoked(case.how, case.slug, case.kind) for case in all_cases.CASES
     )
 
 

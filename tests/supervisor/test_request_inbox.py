@@ -12,7 +12,7 @@ import pytest
 from headrace.model.requests import Action, Request
 from headrace.model.state_paths import StatePaths
 from headrace.state import requests
-from headrace.supervisor.inbox import Inbox
+from headrace.supervisor.request_inbox import Inbox
 from headrace.supervisor.store_writer import StoreWriter
 
 
