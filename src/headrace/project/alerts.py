@@ -70,9 +70,11 @@ def send_test(work: Workspace, name: str) -> dict[str, str]:
         try:
             replies[what] = redact(send(), resolved_values())
         except DeliveryError as exc:
-            kind = "heartbeat" if isinstance(made, Heartbeat) else made.kind
+            kind, sent = "heartbeat", what
+            if not isinstance(made, Heartbeat):
+                kind, sent = made.kind, f"{what} notice"
             raise NotifyError(
-                f"{name} ({kind}) did not accept the {_NAMES.get(what, f'{what} notice')}.",
+                f"{name} ({kind}) did not accept the {sent}.",
                 why=redact(exc.text, resolved_values()),
                 where=where,
                 fix="Correct the channel's settings."
@@ -80,9 +82,6 @@ def send_test(work: Workspace, name: str) -> dict[str, str]:
                 else "Check that the service can be reached from this machine.",
             ) from exc
     return replies
-
-
-_NAMES = {"ping": "ping"}
 
 
 def _build_test(work: Workspace, channel: Channel) -> dict[str, Callable[[], str]]:

@@ -8,18 +8,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 
+from headrace.alerts.rules import table
 from headrace.errors import ConfigError
-from headrace.model.alerts import RULE_OF_ROWS
 from headrace.project import status
 from headrace.project.workspace import Workspace, resolve_query
 from headrace.spelling import closest
 from headrace.store import alerts, db, silences
 from headrace.store.silences import Silence
-
-RULES = (
-    "needs-attention", "restarting", "stalled", "alert-rows", "alert-rows-lost", "store",
-    RULE_OF_ROWS,
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +48,7 @@ def choose(work: Workspace, name: str | None, pipeline: str | None, rule: str | 
     elif pipeline is not None:
         _check_glob("pipeline", pipeline, work.names | known.keys(), "headrace status")
     if rule is not None:
-        rules = {*RULES, *work.settings.raw.get("rules", {}), *_rules_of_alerts(work)}
+        rules = {*table.names(), *work.settings.rules, *_rules_of_alerts(work)}
         _check_glob("rule", rule, rules, "headrace alerts list --all --json")
     return Subject(pipeline or "*", query, rule or "*")
 
