@@ -538,8 +538,8 @@ def test_a_full_disk_is_told_and_the_pipeline_goes_on_when_space_returns(tmp_pat
             project.give("b")
             rig.eventually(
                 "it waits for space, and an alert is open",
-                lambda: "alert opened" in project.headrace("events", "small"),
-                60,
+                lambda: "alert opened: small keeps" in project.headrace("events", "small"),
+                120,
             )
             why, events = project.headrace("why", "small"), project.headrace("events", "small")
             filler.unlink()
