@@ -18,7 +18,7 @@ def served(project: Project, command: tuple[str, ...] = ()) -> Iterator[str]:
     command = command or (sys.executable, "-m", "headrace.web.main", str(project.folder))
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (answer := read_json(project.places.web)) is None:
             assert process.poll() is None, "the web process ended"
             assert time.monotonic() < deadline, "it does not listen"
@@ -27,4 +27,4 @@ def served(project: Project, command: tuple[str, ...] = ()) -> Iterator[str]:
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(15) == 0, "it ends when its stdin is closed"
+        assert process.wait(60) == 0, "it ends when its stdin is closed"

@@ -42,6 +42,9 @@ pipelines = ["orders-*"]
 repeat_every = "30 minutes"
 [notify.odd]
 kind = "slak"
+[notify.alive]
+kind = "heartbeat"
+url = "${env:PING_URL}"
 """
 FIX = "Cast the column to double. Then run `headrace start hello`."
 
@@ -148,6 +151,7 @@ def test_alerts_are_filtered_and_counted(shop: Project, browser: Browser) -> Non
         assert "pipelines orders-*; again every 30 min" in channels
         assert "404 Not Found: no_service" in channels
         assert "unknown kind" in channels
+        assert "pinged every 60 s while Headrace works" in channels
         seen.check()
         page.context.close()
 

@@ -91,13 +91,19 @@ function channelList(found) {
     h("ul", { class: "alerts" }, found.map((one) => h("li", { class: "card", "data-channel": one.name },
       h("div", {}, one.problem ? h("span", { class: "state bad" }, "invalid") : one.state ? deliveryState(one.state) : isPing(one) ? null : h("span", { class: "state off" }, "unused")),
       h("div", {}, h("b", {}, one.name), ` ${one.kind}`,
-        h("p", { class: "small muted tight" }, one.problem || isPing(one) ? `pinged every ${span(one.repeat_s)} while Headrace works; receives no alerts` : [`receives ${route(one)} · last sent `, ago(one.sent_at)]),
+        h("p", { class: "small muted tight" }, about(one)),
         one.state && one.state !== "sent" && !one.problem ? h("p", { class: "small tight" }, "last attempt ", ago(one.at), ": ", one.reply) : null),
       h("div", {}),
       h("div", { class: "row" }, mayAct && !one.problem ? h("button", { type: "button", class: "quiet", id: `test-${one.name}`, "aria-label": `Test channel ${one.name}`, onclick: () => test(one) }, "Test") : null))))];
 }
 
 const isPing = (one) => one.kind === "heartbeat";
+
+function about(one) {
+  if (one.problem) return one.problem;
+  if (isPing(one)) return `pinged every ${span(one.repeat_s)} while Headrace works; receives no alerts`;
+  return [`receives ${route(one)} · last sent `, ago(one.sent_at)];
+}
 
 function route(one) {
   const parts = [["severity", one.severity], ["pipelines", one.pipelines], ["rules", one.rules]].filter(([, values]) => values.length);
