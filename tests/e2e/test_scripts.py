@@ -265,7 +265,7 @@ def test_a_script_that_asks_for_a_library_of_another_spark_is_refused_before_jav
 
     told = project.headrace("run", "old.py", code=2)
 
-    assert f"spark.jars.packages has {wrong}" in told
+    assert f"spark.jars.packages contains {wrong}" in told
     assert f"use org.apache.spark:spark-avro_2.13:{pyspark.__version__}" in told
     assert "old.py:2" in told
     assert "run started" not in told

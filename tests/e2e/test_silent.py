@@ -129,16 +129,16 @@ def test_eight_kinds_of_silent_trouble_are_seen_explained_and_mended(project: ri
     assert "problem: counted: The watermark is at " in seen
     for words in (
         "of the records read by parsed have been quarantined since",
-        "fix: Run `headrace quarantine list` to see the records",
+        "what to do: Run `headrace quarantine list` to see the records",
         "d ahead of the clock",
-        "fix: Filter out rows with future event times before withWatermark",
+        "what to do: Filter out rows with future event times before withWatermark",
         "problem: punctual: Rows are dropped because they are late",
         "in/right has delivered no rows since",
         "The state of dropDuplicates (dedupe) keeps growing",
         "problem: loaded: Falling behind since",
         "problem: placed: `temp` is null in all rows since",
         "100 % of records have an unknown field `temperature`",
-        "fix: Add `temperature` to the schema in",
+        "what to do: Add `temperature` to the schema in",
         "problem: placed: The join with rooms has dropped all rows since",
         "sensors.py:",
     ):

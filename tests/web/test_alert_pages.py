@@ -182,7 +182,7 @@ def test_one_alert_says_what_happened_what_to_do_and_what_was_sent(
     assert log[1][1:] == ["team", "trigger", "sent", "7", "200 ok"]
     assert log[2][1:] == ["pager", "trigger", "failed", "1", "404 Not Found: no_service"]
     assert "This alert was not sent to any channel." in row
-    assert "There is no alert 99." in unknown
+    assert "Alert 99 does not exist." in unknown
 
 
 def test_a_key_that_may_only_view_has_no_buttons(shop: Project, browser: Browser) -> None:

@@ -124,7 +124,7 @@ def source_kind_changed(stage: Stage) -> Exit:
     return changed(stage, query(ROWS), query(rate, inputs="spark"))
 
 
-@provoked("two-writers", "human", "Find the other process", quick=True)
+@provoked("two-writers", "human", "To find the other process", quick=True)
 def second_writer(stage: Stage) -> Exit:
     """Another process writes the offsets of the next batch into the checkpoint."""
     stage.give("a")
