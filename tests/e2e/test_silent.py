@@ -132,7 +132,7 @@ def test_eight_kinds_of_silent_trouble_are_seen_explained_and_mended(project: ri
         "what to do: Run `headrace quarantine list` to see the records",
         "d ahead of the clock",
         "what to do: Filter out rows with future event times before withWatermark",
-        "problem: punctual: Rows are dropped because they are late",
+        "problem: punctual: Rows are being dropped because they are late",
         "in/right has delivered no rows since",
         "The state of dropDuplicates (dedupe) keeps growing",
         "problem: loaded: Falling behind since",
