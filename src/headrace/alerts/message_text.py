@@ -13,7 +13,7 @@ def _prefix(notice: Notice) -> str:
 
 
 def subject(notice: Notice) -> str:
-    is_named = not notice.pipeline or notice.pipeline in notice.title
+    is_named = not notice.pipeline or notice.title.startswith(f"{notice.pipeline} ")
     about = "" if is_named else f"{notice.pipeline}: "
     more = f" (and {notice.count - 1:,} more)" if notice.count > 1 else ""
     return f"{_prefix(notice)}[{notice.severity}] {about}{notice.title}{more}"

@@ -92,7 +92,7 @@ def _facts(changes: Sequence[AlertChange], open_s: float) -> dict[str, str]:
         return {"Lasted": span(max(0.0, open_s)), **row}
     if kind == NoticeKind.ACKNOWLEDGE:
         return {}
-    known = {**_facts_of_row(alert), **row} if is_row else {**texts, **_find_missing(texts)}
+    known = {**row, **_facts_of_row(alert)} if is_row else {**texts, **_find_missing(texts)}
     return {**known, "Acknowledge": _how_to_acknowledge(changes)}
 
 
