@@ -544,7 +544,7 @@ def test_an_unexpected_error_reveals_only_a_number(
     def broken(*args: object, **more: object) -> object:
         raise RuntimeError("/secret/path of line 7")
 
-    monkeypatch.setattr("headrace.web.pipeline_views.project_alerts.find", broken)
+    monkeypatch.setattr("headrace.web.alert_views.project_alerts.find", broken)
     quiet = TestClient(inside.http.app, base_url=f"http://{HOST}", raise_server_exceptions=False)
     quiet.cookies.update(dict(inside.http.cookies))
     quiet.headers[PROOF] = inside.http.headers[PROOF]
@@ -554,7 +554,7 @@ def test_an_unexpected_error_reveals_only_a_number(
     assert done.status_code == 500
     assert "secret" not in done.text
     assert "Traceback" not in done.text
-    number = re.search(r"number (\w+)", done.json()["error"]["why"])
+    number = re.search(r"error (\w+)\.", done.json()["error"]["why"])
     assert number is not None
     assert number[1] in caplog.text
 
